@@ -7,6 +7,7 @@ PYTHON ?= python3
 CONSTRAINTS ?=
 
 demo_extras := plots,serve
+quick_extras := test
 dev_extras := dev
 bench_extras := bench
 bench-serve_extras := serve,ann
@@ -16,9 +17,25 @@ bench-serve_extras := serve,ann
 node_folders := tests/azurite tests/cosmos tests/axe clients/typescript examples/shop
 node_packages := $(if $(shell command -v npm),$(addsuffix /node_modules/.package-lock.json,$(node_folders)))
 
+# The folders of `make quick`: no Java, Node, browser or PostgreSQL, no TensorFlow, PyTorch or JAX.
+quick := base data evaluation geometry ingest maps model points synthetic
+folders := $(sort $(notdir $(patsubst %/,%,$(dir $(wildcard tests/*/test_*.py)))))
+real_parts := spark or azure or postgres or cosmos or browser or keras or node
+
+# PART=model, PART=estimator or PART=tests/points/test_topk.py: a folder or a file of tests.
+part := $(if $(PART),$(firstword $(wildcard tests/$(PART) tests/test_$(PART).py $(PART))))
+ifneq ($(PART),)
+ifeq ($(part),)
+$(error there is no folder or file PART=$(PART) in tests: give one of $(folders), or the path of a file)
+endif
+endif
+# The environment of `make quick` is enough for these; the others need all packages, and so does make test as a whole.
+small := $(if $(wildcard $(VENV)/installed-dev),,$(filter $(quick) batch cli learning studies,$(PART)))
+in_two_processes := --dist load $(foreach process,1 2,--tx 'popen//env:NUMBA_CACHE_DIR=$(CURDIR)/.build/numba/$(process)')
+
 .SILENT:
 .NOTPARALLEL:  # two targets never run pip in one environment at the same time
-.PHONY: help demo test soak check site package bench bench-serve constraints
+.PHONY: help demo quick test soak check site package bench bench-serve constraints
 
 help: ## print this list
 	awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -27,12 +44,16 @@ demo: $(VENV)/installed-demo ## generate a synthetic shop, train and compare two
 	$(VENV)/bin/lorentzrec demo
 
 # Each test process has its own cache of compiled kernels, so that they compile in parallel.
-test: $(VENV)/installed-dev $(node_packages) ## run all tests in two processes; COVERAGE=1 measures coverage and checks its minimum
-	$(VENV)/bin/python -m pytest --quiet --dist load $(if $(COVERAGE),--cov) \
-	  $(foreach process,1 2,--tx 'popen//env:NUMBA_CACHE_DIR=$(CURDIR)/.build/numba/$(process)')
+quick: $(VENV)/installed-$(if $(wildcard $(VENV)/installed-dev),dev,quick) ## run the tests of the library in two minutes, with few packages; it prints what it leaves out
+	echo "Left out: what needs Spark, Azurite, PostgreSQL, Cosmos DB, Node.js, a browser or Keras, tests/test_*.py, and the folders"
+	echo "$(filter-out $(quick),$(folders)). make test runs everything, and make test PART=FOLDER one folder."
+	$(VENV)/bin/python -m pytest --quiet $(in_two_processes) -m 'not ($(real_parts))' $(quick:%=tests/%)
+
+test: $(VENV)/installed-$(if $(small),quick,dev) $(if $(small),,$(node_packages)) ## run all tests, or those of one folder or file with PART=model; COVERAGE=1 measures coverage and checks its minimum
+	$(VENV)/bin/python -m pytest --quiet $(in_two_processes) $(if $(COVERAGE),--cov) $(part)
 
 soak: $(VENV)/installed-dev $(node_packages) ## test kill -9, moved stores, slow clients, rotated keys for an hour; ROUNDS=3 for a quick run
-	PYTHONPATH=tests $(VENV)/bin/python -m soak $(if $(ROUNDS),--rounds $(ROUNDS)) $(if $(ONLY),--only $(ONLY))
+	$(VENV)/bin/python -m tests.soak $(if $(ROUNDS),--rounds $(ROUNDS)) $(if $(ONLY),--only $(ONLY))
 
 %/node_modules/.package-lock.json: %/package-lock.json
 	echo "Installing the packages of $*, once ..."
@@ -63,7 +84,7 @@ package: $(VENV)/installed-dev ## build sdist and wheel in .build/package, insta
 	rm -rf .build/package/venv
 
 bench: $(VENV)/installed-bench ## run the benchmarks, alongside comparable libraries
-	$(VENV)/bin/lorentzrec bench
+	$(VENV)/bin/python benchmarks/run.py
 
 bench-serve: $(VENV)/installed-bench-serve ## measure the service under load; QUICK=--quick takes one minute instead of ten
 	$(VENV)/bin/python benchmarks/bench_serve.py $(QUICK)

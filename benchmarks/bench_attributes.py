@@ -19,7 +19,7 @@ import polars as pl
 
 from lorentzrec import Interactions, ItemAttributes, TrainingConfig
 from lorentzrec.learning.run import TrainingRun
-from lorentzrec.tuning.cold_start import evaluate_cold
+from lorentzrec.studies.cold_start import evaluate_cold
 from lorentzrec_paper.data_sets import DataFolder, MissingData, five_core_name
 from measuring import report
 

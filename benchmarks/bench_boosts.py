@@ -7,8 +7,10 @@ import time
 
 import numpy as np
 
-from lorentzrec.memory import Memory
-from lorentzrec.model.ranking import History, Ranker
+from lorentzrec.points.memory import Memory
+from lorentzrec.points.points import History, Points
+from lorentzrec.points.ranking import Ranker
+from lorentzrec.points.space import Space
 from measuring import report
 
 ITEMS, DIMENSION, NEIGHBOURS, QUERIES = 132_399, 50, 100, 90
@@ -22,7 +24,7 @@ def milliseconds(
     for history in histories:
         for name, ranker in rankers.items():
             started = time.thread_time()
-            ranker.top(ranker.query(history), 10, history, None, ranker.boosts(History(history)))
+            ranker.top(ranker.query(history), 10, history, None, History(history))
             seconds[name].append(time.thread_time() - started)
     return {name: 1000 * float(np.median(times)) for name, times in seconds.items()}
 
@@ -41,8 +43,9 @@ def main() -> None:
         name: Memory(offsets, columns.ravel(), values.ravel(), ordered, weight=0.1)
         for name, ordered in (("with times", True), ("without times", False))
     }
+    counts = np.zeros(len(points), np.int64)
     rankers = {
-        name: Ranker(points, geometry="hyperboloid", score="distance", recency=0.7, memory=memory)
+        name: Ranker(Points(points, points, counts, Space("hyperboloid", "distance", 0.7), memory))
         for name, memory in memories.items()
     }
     rows = []

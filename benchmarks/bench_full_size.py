@@ -20,7 +20,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from lorentzrec.figures.canvas import BLUE, GREEN, ORANGE, PAGE_WIDTH, PURPLE, VERMILION, canvas
+from lorentzrec.base.canvas import BLUE, GREEN, ORANGE, PAGE_WIDTH, PURPLE, VERMILION, canvas
 from measuring import report
 
 EVENTS, CUSTOMERS, ITEMS = 200_000_000, 18_400_000, 1_000_000

@@ -19,8 +19,9 @@ import numpy as np
 
 from lorentzrec import TrainingConfig, load, train
 from lorentzrec.model.model import Model
+from lorentzrec.points import index
+from lorentzrec.points.ranking import LiveSet, Ranker
 from lorentzrec.serving.stores.version_files import read_manifest
-from lorentzrec.serving.versions import index
 from lorentzrec.serving.versions.version import open_version, write_version
 from lorentzrec.synthetic.shop import synthetic_shop
 from measuring import best_seconds, report
@@ -50,20 +51,20 @@ def measure(model: Model, scratch: Path) -> tuple[list[dict[str, Any]], list[str
     opening = best_seconds(lambda: open_version(scratch / "version").items.close())
     checking = best_seconds(lambda: read_manifest(scratch / "version")[0].find_damage(scratch / "version"))
     version = open_version(scratch / "version")
-    ranker = version.ranker
-    queries = index.sample_queries(ranker, model.histories, seed=1)[:QUERIES]
+    ranker = Ranker(version.points)
+    queries = index.sample_queries(model.points, model.histories, seed=1)[:QUERIES]
     exact = milliseconds(lambda number: ranker.top(queries[number], index.K))
     rows: list[dict[str, Any]] = [{"way": "exact, top 10", "items": len(model.items), "ms": exact, "recall": 1.0}]
     start, cpu = time.perf_counter(), time.process_time()
-    about = index.build_index(ranker, index.sample_queries(ranker, model.histories), scratch / index.INDEX)
+    about = index.build_index(model.points, index.sample_queries(model.points, model.histories), scratch / index.INDEX)
     building, cpu = time.perf_counter() - start, time.process_time() - cpu
-    loading = best_seconds(lambda: index.open_index(scratch / index.INDEX, about, len(model.items)))
-    lists = index.open_index(scratch / index.INDEX, about, len(model.items))
+    loading = best_seconds(lambda: index.open_index(scratch / index.INDEX, about, model.points))
+    lists = index.open_index(scratch / index.INDEX, about, model.points)
     random = np.random.default_rng(0)
     for k, share in ((10, 1.0), (100, 1.0), (500, 1.0), (10, 0.5), (10, 0.1), (100, 0.1)):
         live = None if share == 1 else np.flatnonzero(random.random(len(model.items)) < share)
-        indexed = index.IndexedRanker(ranker, lists, live)
-        truth = [ranker.top(query, k, None, live)[0] for query in queries]
+        indexed = Ranker(model.points, index=lists, live=LiveSet(model.points, live, indexed=True))
+        truth = [ranker.top(query, k, allowed=live)[0] for query in queries]
         found = [indexed.top(query, k)[0] for query in queries]
         recall = float(np.mean([len(np.intersect1d(*pair)) / k for pair in zip(truth, found, strict=True)]))
         latency = milliseconds(lambda number: indexed.top(queries[number], k))  # noqa: B023

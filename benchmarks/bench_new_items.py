@@ -18,7 +18,8 @@ from lorentzrec import Interactions, Model, TrainingConfig, evaluate, train
 from lorentzrec.data.joining import take_items
 from lorentzrec.data.vocabulary import Vocabulary
 from lorentzrec.evaluation.next_events import next_events
-from lorentzrec.memory import Memory
+from lorentzrec.points.memory import Memory
+from lorentzrec.points.points import Points
 from lorentzrec_paper.data_sets import DataFolder, MissingData
 from measuring import report
 
@@ -41,12 +42,9 @@ def like_trained(items: int, random: np.random.Generator) -> Model:
     return Model(
         config=config,
         items=names,
-        item_points=points[0],
-        history_points=points[1],
-        item_counts=data.item_counts,
+        points=Points(points[0], points[1], data.item_counts, config.space, memory),
         users=users,
         histories=data,
-        memory=memory,
     )
 
 

@@ -55,14 +55,14 @@ def prepare_here(events: Path, out: Path, engine_name: str) -> None:
     """The measured job, in its own process; prints its report as JSON."""
     from lorentzrec.ingest.prepare import PrepareConfig, prepare
 
-    config = PrepareConfig(events=(str(events),), out=str(out))
+    config = PrepareConfig(events=(str(events),))
     if engine_name == "polars":
-        report = prepare(config, scratch=out.parent)
+        report = prepare(config, out, scratch=out.parent)
     else:
         from lorentzrec.ingest.spark_engine import spark_engine
 
         with spark_engine(master="local[2]") as engine:
-            report = prepare(config, engine, scratch=out.parent)
+            report = prepare(config, out, engine, scratch=out.parent)
     print(json.dumps(report.to_dict()))
 
 

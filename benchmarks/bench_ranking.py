@@ -11,7 +11,9 @@ import time
 import numpy as np
 
 from lorentzrec.geometry.hyperboloid import lift
-from lorentzrec.model.ranking import Ranker
+from lorentzrec.points.points import Points
+from lorentzrec.points.ranking import Ranker
+from lorentzrec.points.space import Space
 from measuring import best_seconds, report
 
 DIMENSION = 50
@@ -25,7 +27,7 @@ def main() -> None:
     rows = []
     for items in (20_700, 132_399) if options.quick else (20_700, 132_399, 1_000_000):
         points = lift(0.5 * random.standard_normal((items, DIMENSION), np.float32))
-        ranker = Ranker(points, geometry="hyperboloid", score="distance")
+        ranker = Ranker(Points(points, points, np.zeros(items, np.int64), Space("hyperboloid", "distance")))
         histories = [random.integers(0, items, 20) for _ in range(200)]
         latencies = []
         for history in histories:

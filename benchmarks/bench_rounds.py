@@ -12,7 +12,6 @@ from __future__ import annotations
 import argparse
 import json
 import tempfile
-from dataclasses import replace
 from statistics import fmean
 from types import SimpleNamespace
 from typing import Any
@@ -70,7 +69,7 @@ def main() -> None:
                         scratch=scratch,
                         progress=False,
                     )
-                for name, evaluated in {"points": replace(model, memory=None), "model": model}.items():
+                for name, evaluated in {"points": model.with_points(memory=None), "model": model}.items():
                     found[name].append(evaluate(evaluated, held_out, k=options.k, intervals=False)[metric])
                 losses.append(model.record[-1].loss)
             row: dict[str, Any] = {"workers": workers, "rounds": rounds, "loss": round(fmean(losses), 4)}

@@ -44,11 +44,12 @@ import numpy as np
 import polars as pl
 
 from load_client import Connection, Tally, Task, post
-from lorentzrec.model.ranking import History
+from lorentzrec.base.threads import available_cores
+from lorentzrec.points.points import History
+from lorentzrec.points.ranking import Ranker
 from lorentzrec.serving.stores.address import open_store
 from lorentzrec.serving.versions.publish import publish
 from lorentzrec.serving.versions.version import open_version
-from lorentzrec.threads import available_cores
 from measuring import report
 from served_catalogue import DIMENSION, Catalogue, catalogue, is_made, model_of
 
@@ -189,8 +190,7 @@ def recall(shop: Catalogue, service: Service, queries: int) -> float:
     connection, shares = Connection(service.port), []
     for history in shop.histories[:queries]:
         rows = version.items.rows(history)
-        boosts = version.ranker.boosts(History(rows))
-        exact, _ = version.ranker.top(version.ranker.query(rows), 10, rows, boosts=boosts)
+        exact, _ = Ranker(version.points).top(version.points.query(rows), 10, rows, history=History(rows))
         _, body = connection.send(post("/v1/recommend", json.dumps({"history": history})))
         shares.append(len({item["row"] for item in json.loads(body)["items"]} & set(exact.tolist())) / 10)
     connection.close()
@@ -270,7 +270,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("scenarios", nargs="*", metavar="SCENARIO", help=f"some of {', '.join(SCENARIOS)}")
     parser.add_argument("--quick", action="store_true", help="a minute: short loads, 20,000 items instead of 132,399")
-    parser.add_argument("--points", action="store_true", help="models without a memory, as in version 0.1")
+    parser.add_argument("--points", action="store_true", help="models without a memory")
     parser.add_argument("--workers", type=int, default=available_cores(), help="of the service; default: one per core")
     options = parser.parse_args()
     if unknown := set(options.scenarios) - set(SCENARIOS):

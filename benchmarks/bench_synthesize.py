@@ -17,8 +17,8 @@ import time
 from pathlib import Path
 from typing import Any, get_args
 
-from lorentzrec.networks.power_law import fit_power_law
 from lorentzrec.synthetic.shop import Space, SyntheticConfig, synthesize
+from lorentzrec_paper.power_law import fit_power_law
 
 
 def measure(config: SyntheticConfig) -> dict[str, Any]:

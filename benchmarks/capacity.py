@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from lorentzrec.figures.canvas import BLUE, GREEN, PAGE_WIDTH, VERMILION, canvas
+from lorentzrec.base.canvas import BLUE, GREEN, PAGE_WIDTH, VERMILION, canvas
 from lorentzrec.geometry import FloatArray
 
 DIMENSION, ROUNDS = 50, 8

@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 
 from bench_serve import loads, recall, serving
 from lorentzrec import evaluate
+from lorentzrec.base.threads import available_cores
 from lorentzrec.data.splitting import before_test
 from lorentzrec.evaluation.baselines import Popularity
 from lorentzrec.evaluation.protocol import Recommender
@@ -29,7 +30,6 @@ from lorentzrec.ingest.dataset import open_dataset
 from lorentzrec.model.artifact import load
 from lorentzrec.serving.stores.address import open_store
 from lorentzrec.serving.versions.publish import add_histories
-from lorentzrec.threads import available_cores
 from served_catalogue import CUSTOMERS, LONGEST, SHORTEST, Catalogue
 
 

@@ -17,7 +17,7 @@ from lorentzrec import Interactions, TrainingConfig, train
 from lorentzrec.model.artifact import load
 from lorentzrec.model.model import Model
 from lorentzrec.serving.stores.address import open_store
-from lorentzrec.serving.stores.store import Event
+from lorentzrec.serving.stores.histories import Event
 from lorentzrec.serving.versions.publish import publish
 from lorentzrec.synthetic.shop import synthetic_shop
 

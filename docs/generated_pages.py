@@ -11,12 +11,12 @@ from typing import Any, get_args, get_origin
 
 import typer.main
 
+from lorentzrec.base.field_checks import field_hints, field_texts, requirement
 from lorentzrec.cli.application import app
-from lorentzrec.field_checks import field_hints, field_texts, requirement
 from lorentzrec.ingest.prepare import PrepareConfig
 from lorentzrec.ingest.sources import Source
 from lorentzrec.model.config import TrainingConfig
-from lorentzrec.serving.http.settings import ServiceSettings
+from lorentzrec.serving.settings import ServiceSettings
 
 ADVICE = "Change it "
 """Begins the paragraph of a field's text that says when to change it."""
@@ -60,7 +60,7 @@ SECTIONS = [
     Section(
         ServiceSettings,
         "Service",
-        "Options of `lorentzrec serve`, and fields of `lorentzrec.serving.http.settings.ServiceSettings`. Those "
+        "Options of `lorentzrec serve`, and fields of `lorentzrec.serving.settings.ServiceSettings`. Those "
         "without an option are set in Python, with `lorentzrec.serving.http.server.run(ServiceSettings(...))`.",
         "serve",
     ),

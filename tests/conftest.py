@@ -1,22 +1,46 @@
-"""For all tests: a slow machine is not a failing property, Ctrl-C works in whatever way the tests were started, and
-Azure's storage."""
+"""For all tests: a slow machine is not a failing property, Ctrl-C works in whatever way the tests were started, tests
+that start a real part have its mark, and Azure's storage."""
 
 from __future__ import annotations
 
+import os
 import signal
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import settings
 
-from lorentzrec_paper.servers import Azurite, MissingServer
+from tests.emulators import Azurite, MissingServer
 
 settings.register_profile("unhurried", deadline=None)
 settings.load_profile("unhurried")
 
+# Processes that tests start import from the package `tests` as well.
+_paths = [str(Path(__file__).parents[1]), os.environ.get("PYTHONPATH")]
+os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, _paths))
+
 # A job in the background of a script ignores SIGINT, and so would every process that a test starts and interrupts.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+MARK_BY_FIXTURE = {
+    "azurite": "azure",
+    "postgres_server": "postgres",
+    "cosmos_server": "cosmos",
+    "browser": "browser",
+    "compiled": "node",
+}
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Refuse a test that starts a real part without its mark: `make quick` could not leave it out."""
+    for item in items:
+        for fixture, mark in MARK_BY_FIXTURE.items():
+            if fixture in getattr(item, "fixturenames", ()) and item.get_closest_marker(mark) is None:
+                raise pytest.UsageError(f"{item.nodeid} uses {fixture}: mark it with pytest.mark.{mark}")
 
 
 @pytest.fixture(scope="module")

@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from lorentzrec.atomic import checksum
+from lorentzrec.base.atomic import checksum
+from lorentzrec.base.manifest import SEAL, write_manifest
 from lorentzrec.errors import ArtifactError, LorentzrecError
-from lorentzrec.manifest import SEAL, write_manifest
 
 OTHER_VALUES: list[Any] = [
     None,

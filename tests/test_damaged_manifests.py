@@ -15,15 +15,15 @@ import pytest
 from numpy.typing import NDArray
 from safetensors.numpy import load_file, save_file
 
-from damaged_folders import check_resealed_manifests, reseal
 from lorentzrec import Interactions, TrainingConfig, load, train, update
 from lorentzrec.errors import ArtifactError, InputError
 from lorentzrec.ingest.dataset import open_dataset
-from lorentzrec.memory import Memory, build_memory
-from lorentzrec.serving.recommending.query import RankingOptions
-from lorentzrec.serving.recommending.recommender import Recommender
+from lorentzrec.points.memory import Memory, build_memory
 from lorentzrec.serving.versions.version import open_version, write_version
-from saved_datasets import save_dataset
+from lorentzrec.serving.worker.query import RankingOptions
+from lorentzrec.serving.worker.recommender import Recommender
+from tests.damaged_folders import check_resealed_manifests, reseal
+from tests.saved_datasets import save_dataset
 
 CONFIG = TrainingConfig(dimension=3, epochs=1, negative_count=4, validation=0, seed=3, threads=1)
 
@@ -41,7 +41,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     trained = train(data, CONFIG, progress=False)
     memory = build_memory(data, 10, ordered=True).with_weight(0.5)
     path = tmp_path_factory.mktemp("model") / "model"
-    replace(trained, memory=memory, metrics={"ndcg@10": 0.5}).save(path)
+    replace(trained.with_points(memory=memory), metrics={"ndcg@10": 0.5}).save(path)
     return path
 
 
@@ -69,14 +69,10 @@ def test_manifests_of_models_that_are_updated(copied: Path) -> None:
 def test_manifests_of_versions(model: Path, tmp_path: Path) -> None:
     folder, loaded = tmp_path / "version", load(model)
     table = pl.DataFrame({"id": ["i1"], "title": ["One"], "category": ["x"]})
-    write_version(folder, loaded, items=table, twin=loaded, event_weights={"view": 0.5})
+    write_version(folder, loaded, items=table, event_weights={"view": 0.5})
 
     def use() -> None:
-        recommender = Recommender(open_version(folder))
-        for twin in (False, True):
-            recommender.recommend(
-                ["i1", "i2"], RankingOptions(reasons=True, twin=twin and recommender.version.twin_ranker is not None)
-            )
+        Recommender(open_version(folder)).recommend(["i1", "i2"], RankingOptions(reasons=True))
 
     check_resealed_manifests(folder, use)
 

@@ -13,7 +13,7 @@ import pytest
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
-from serving.running_service import service_process, shop_store
+from tests.serving.running_service import service_process, shop_store
 
 ROOT = Path(__file__).parents[1]
 DEPLOY = ROOT / "deploy"
@@ -28,8 +28,8 @@ def run(*command: str | Path) -> str:
 
 @pytest.mark.parametrize("name", ["Dockerfile.service", "compose.yaml", "kubernetes.yaml", "lorentzrec.service"])
 def test_options_of_serve_exist(name: str) -> None:
-    options = (ROOT / "tests" / "cli" / "options.txt").read_text()
-    known = set(re.findall(r"^serve (--\S+)", options, re.MULTILINE))
+    page = (ROOT / "docs" / "commands.md").read_text()
+    known = set(re.findall(r"^\| `(--[a-z-]+)", page.partition("### serve\n")[2].partition("###")[0], re.MULTILINE))
     commands = re.findall(r"lorentzrec[\", ]+serve.*|command: .*|args: .*", (DEPLOY / name).read_text())
     named = {option for command in commands for option in re.findall(r"--[a-z-]+", command)}
     assert named

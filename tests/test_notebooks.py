@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from spark_marks import SPARK_MARKS
+from tests.spark_marks import SPARK_MARKS
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 NAMES = ["quickstart", "your_own_csv", "geometry", "tune_and_compare", "daily_update", "serving"]

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 import lorentzrec
+from lorentzrec.data.readers import READERS, find_reader
 
 ROOT = Path(__file__).parents[1]
 
@@ -19,11 +20,11 @@ HEAVY = {"matplotlib", "narwhals", "numba", "pandas", "polars", "scipy"}
 """What `import lorentzrec` must not load: the sum of their import times is what users of such packages wait for."""
 
 
-def modules_after(statement: str) -> set[str]:
-    """The top-level modules loaded in a fresh interpreter after one statement."""
+def modules_after(statement: str, depth: int = 1) -> set[str]:
+    """The modules loaded in a fresh interpreter after one statement, by the first `depth` parts of their names."""
     code = f"import sys; {statement}; print(*sys.modules)"
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    return {name.split(".")[0] for name in run.stdout.split()}
+    return {".".join(name.split(".")[:depth]) for name in run.stdout.split()}
 
 
 def test_import_loads_nothing_heavy() -> None:
@@ -32,6 +33,15 @@ def test_import_loads_nothing_heavy() -> None:
 
 def test_the_measure_sees_what_is_loaded() -> None:
     assert "scipy" in modules_after("import lorentzrec, scipy.sparse")
+
+
+def test_data_loads_what_reads_files_on_first_use() -> None:
+    imported = "from lorentzrec.data.interactions import Interactions"
+    used = "Interactions.from_frame(__import__('polars').DataFrame({'user': [1], 'item': [2]}))"
+    assert "lorentzrec.ingest" not in modules_after(imported, 2)
+    assert "lorentzrec.ingest" in modules_after(f"{imported}; {used}", 2)
+    assert all(map(find_reader, READERS))
+    assert all(hasattr(lorentzrec.Interactions, method) for method in READERS)
 
 
 def test_version() -> None:
@@ -45,7 +55,9 @@ def test_version() -> None:
 def test_hints_name_extras_of_the_package() -> None:
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
     source = "".join(path.read_text() for path in (ROOT / "src").rglob("*.py"))
-    named = set(re.findall(r"how_to_get\(['\"](\w+)", source)) | set(re.findall(r"lorentzrec\[(\w+)\]", source))
+    named = set(re.findall(r"(?:how_to_install|require_extra)\(['\"](\w+)", source)) | set(
+        re.findall(r"lorentzrec\[(\w+)\]", source)
+    )
     assert len(named) >= 8
     assert named <= set(extras)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from prose import find_mannerisms
+from tests.prose import find_mannerisms
 
 
 def test_words_are_found_with_file_line_and_replacement(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from lorentzrec._version import __version__
+from lorentzrec.data.readers import READERS
 
 if TYPE_CHECKING:
     from lorentzrec.data.attributes import ItemAttributes as ItemAttributes
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from lorentzrec.model.artifact import load as load
     from lorentzrec.model.config import TrainingConfig as TrainingConfig
     from lorentzrec.model.model import Model as Model
-    from lorentzrec.model.ranking import Recommendations as Recommendations
+    from lorentzrec.model.recommendations import Recommendations as Recommendations
 
 # Names are imported when first used, so that `import lorentzrec` costs no compiler and no data frame library.
 _HOME = {
@@ -40,7 +41,7 @@ _HOME = {
     "LorentzrecError": "errors",
     "MidpointRecommender": "estimator",
     "Model": "model.model",
-    "Recommendations": "model.ranking",
+    "Recommendations": "model.recommendations",
     "Report": "evaluation.report",
     "StopTraining": "errors",
     "TrainingConfig": "model.config",
@@ -50,6 +51,12 @@ _HOME = {
     "load": "model.artifact",
     "train": "learning.trainer",
     "update": "learning.updating",
+}
+
+READERS |= {
+    "from_dataset": "lorentzrec.ingest.dataset:read_dataset",
+    "from_file": "lorentzrec.ingest.prepare:read_interactions",
+    "from_frame": "lorentzrec.ingest.frame_reading:read_frame",
 }
 
 __all__ = ["__version__", *sorted(_HOME)]

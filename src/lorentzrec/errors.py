@@ -4,10 +4,10 @@ Options are named in backticks as in Python (`user_column`, `separator=';'`); th
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import Enum
+from os import PathLike
+from pathlib import Path
 from typing import Any
 
 
@@ -28,6 +28,14 @@ class InputError(LorentzrecError):
 
 class ConfigError(InputError):
     """A hyper-parameter or option with an unknown name or an impossible value."""
+
+
+class WriteError(InputError):
+    """A file or folder that cannot be written: the disk is full, or a right is missing."""
+
+    def __init__(self, message: str, path: str | PathLike[str]) -> None:
+        super().__init__(message)
+        self.path = Path(path)
 
 
 class ArtifactError(InputError):
@@ -68,36 +76,9 @@ class RecordDamaged(ArtifactError):  # noqa: N818 - the name states the conditio
     """Data of one customer that cannot be read from a store; the rest of the store can."""
 
 
-def how_to_get(extra: str) -> str:
-    """The next action where an optional dependency is missing.
-
-    pip finds the extras in the installed package, be it a wheel or a checkout, and needs no index that has it.
-    """
-    return f"pip install 'lorentzrec[{extra}]'"
-
-
-@contextmanager
-def explain_missing(reason: str, action: str, error_class: type[LorentzrecError] = InputError) -> Iterator[None]:
-    """An error with this reason and next action if a package that the block imports is missing.
-
-    reason: with `{name}` for the name of the package.
-    """
-    try:
-        yield
-    except ModuleNotFoundError as error:
-        raise error_class(f"{reason.replace('{name}', error.name or str(error))}: {action}") from error
-    except ImportError as error:  # of another version, or without a library of the system
-        raise error_class(f"{first_line(error)}: {action}") from error
-
-
-def first_line(error: BaseException) -> str:
-    """What an error of another library says, short enough for a message; the name of its type if it says nothing."""
-    return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)[:200]
-
-
 @dataclass(frozen=True)
 class RowFault:
-    """What is wrong with a row of a file, and the option that may resolve it. Written as text, `reason (option)`."""
+    """What is wrong with a row of a file, and the option that may resolve it."""
 
     reason: str
     option: str = ""
@@ -105,8 +86,10 @@ class RowFault:
     def __str__(self) -> str:
         return f"{self.reason} ({self.option})" if self.option else self.reason
 
-    @classmethod
-    def parse(cls, text: str) -> RowFault:
-        """The fault that was written as `text`."""
-        reason, bracket, option = text.partition(" (`")
-        return cls(reason, f"`{option.removesuffix(')')}" if bracket else "")
+
+class RowError(ValueError):
+    """A row of a file that cannot be split into its fields."""
+
+    def __init__(self, reason: str, option: str = "") -> None:
+        self.fault = RowFault(reason, option)
+        super().__init__(str(self.fault))

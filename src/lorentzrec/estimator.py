@@ -10,17 +10,18 @@ from typing import Any, NoReturn, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from lorentzrec.base.field_checks import check_names
 from lorentzrec.data.interactions import Interactions
 from lorentzrec.data.vocabulary import Id, Vocabulary
 from lorentzrec.errors import ConfigError, InputError
-from lorentzrec.field_checks import check_names
 from lorentzrec.learning.trainer import train
 from lorentzrec.model.artifact import load
 from lorentzrec.model.config import TrainingConfig
 from lorentzrec.model.model import Model
-from lorentzrec.model.queries import history_of, known_rows, users_of
-from lorentzrec.model.ranking import History, Recommendations
-from lorentzrec.model.reasons import shares_of
+from lorentzrec.model.queries import known_rows, users_of
+from lorentzrec.model.recommendations import Recommendations
+from lorentzrec.points.points import History, read_history
+from lorentzrec.points.reasons import shares_of
 
 NO_ITEM = -1
 """Pads the ids of a list that is shorter than the others, as in implicit; ids that are strings are padded with ""."""
@@ -82,7 +83,7 @@ class MidpointRecommender:
             data,
             TrainingConfig(**self._settings),
             progress=None if show_progress else False,
-            watch=None if callback is None else lambda epoch: callback(epoch.epoch - 1, epoch.seconds, epoch.loss),
+            callbacks=[] if callback is None else [lambda epoch: callback(epoch.epoch - 1, epoch.seconds, epoch.loss)],
         )
         return self
 
@@ -119,8 +120,8 @@ class MidpointRecommender:
             **queries,
             k=N,
             exclude=() if filter_items is None else _plain(filter_items),
-            exclude_history=filter_already_liked_items,
-            items=allowed,
+            exclude_seen=filter_already_liked_items,
+            allow=allowed,
         )
         return _arrays(found, N if allowed is None else min(N, len(allowed)), model.items, single)
 
@@ -148,18 +149,18 @@ class MidpointRecommender:
         if user_items is None:
             user_row = known_rows(users_of(model), [userid], "user")[0]
             assert model.histories is not None
-            history = history_of(model.histories, user_row)
+            history = read_history(model.histories, user_row)
         else:
             history = _history_in(user_items, userid, model)
         if not len(history.items):
             raise InputError(f"the history of user {userid!r} is empty: there is nothing to explain")
         given = None if history.weights is None else [history.weights]
         [found] = model.recommend_many(
-            [model.items.ids(history.items)], weights=given, k=1, exclude_history=False, items=[itemid]
+            [model.items.ids(history.items)], weights=given, k=1, exclude_seen=False, allow=[itemid]
         )
         items, shares, _ = shares_of(model.ranker, history.items, row, history.weights)
-        order = [place for place in np.argsort(-shares[0], kind="stable")[:N].tolist() if shares[0, place] > 0]
-        parts = [(model.items.id(int(items[place])), float(shares[0, place])) for place in order]
+        order = [index for index in np.argsort(-shares[0], kind="stable")[:N].tolist() if shares[0, index] > 0]
+        parts = [(model.items.id(int(items[index])), float(shares[0, index])) for index in order]
         return float(found.scores[0]), parts, user_weights
 
     def similar_items(
@@ -185,7 +186,7 @@ class MidpointRecommender:
             Recommendations([one, *nearest.ids][:N], np.append(np.float32(0), nearest.scores)[:N])
             if allowed is None or one in allowed
             else nearest
-            for one, nearest in zip(wanted, model.similar_items_many(wanted, N, among=allowed), strict=True)
+            for one, nearest in zip(wanted, model.similar_items_many(wanted, N, allow=allowed), strict=True)
         ]
         return _arrays(found, N if items is None else min(N, len(items)), model.items, single)
 
@@ -198,16 +199,15 @@ class MidpointRecommender:
         model, single = self._trained, np.isscalar(userid)
         known = users_of(model)
         allowed = _allowed(known, users, filter_users)
-        found = [model.similar_users(one, k=N, among=allowed) for one in ([userid] if single else _plain(userid))]
+        found = [model.similar_users(one, k=N, allow=allowed) for one in ([userid] if single else _plain(userid))]
         return _arrays(found, N if users is None else min(N, len(users)), known, single)
 
     @property
     def item_factors(self) -> NDArray[np.float32]:
         """A row per item: the plain inner product with a row of `user_factors` is in the order of `recommend` by points
         alone. What a memory adds to the scores is in no factor: set `memory="none"` if another tool ranks."""
-        ranker = self._trained.ranker
-        points = ranker.item_points
-        if ranker.by_distance and not ranker.hyperbolic:  # -|u - v|^2 / 2 = u . v - |v|^2 / 2 - |u|^2 / 2
+        points, space = self._trained.item_points, self._trained.points.space
+        if space.by_distance and not space.hyperbolic:  # -|u - v|^2 / 2 = u . v - |v|^2 / 2 - |u|^2 / 2
             return np.column_stack([points, -np.einsum("ij,ij->i", points, points) / 2])
         return points
 
@@ -236,10 +236,10 @@ class MidpointRecommender:
 
     def _factors(self, points: NDArray[np.float32]) -> NDArray[np.float32]:
         """Query points as factors."""
-        ranker = self._trained.ranker
-        if ranker.hyperbolic:
+        space = self._trained.points.space
+        if space.hyperbolic:
             points[:, 0] *= -1
-        elif ranker.by_distance:
+        elif space.by_distance:
             return np.column_stack([points, np.ones(len(points), np.float32)])
         return points
 

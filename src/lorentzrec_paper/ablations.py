@@ -15,7 +15,7 @@ from lorentzrec.errors import TrainingError
 from lorentzrec.evaluation.protocol import cutoff_of, evaluate
 from lorentzrec.learning.trainer import train
 from lorentzrec.model.config import TrainingConfig
-from lorentzrec.tuning.parts import Part
+from lorentzrec.studies.parts import Part
 from lorentzrec_paper.experiment import Column, Context, Experiment, Outcome, Table
 from lorentzrec_paper.twins import DATA_SETS, DataSetTask
 
@@ -32,7 +32,6 @@ CHANGES: tuple[dict[str, Any], ...] = (
     {"loss": "wmrb", "scale": 12.0},
     {"score": "inner", "scale": 4.0},
     *({"negative_count": count} for count in (64, 128, 512, 1024)),
-    {"sampler": "popularity"},
     *({"scale": scale} for scale in (8.0, 24.0)),
     *({"learning_rate": rate} for rate in (0.15, 0.3, 1.2)),
     {"warmup_epochs": 3},

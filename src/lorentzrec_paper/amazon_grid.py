@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from lorentzrec.base.threads import available_cores, thread_pool
 from lorentzrec.data.interactions import Interactions
 from lorentzrec.errors import InputError, TrainingError
 from lorentzrec.evaluation.held_out import hold_out
@@ -26,8 +27,7 @@ from lorentzrec.evaluation.significance import Comparison, compare_seeds
 from lorentzrec.learning.trainer import train
 from lorentzrec.model.config import TrainingConfig
 from lorentzrec.model.model import Model
-from lorentzrec.threads import available_cores, thread_pool
-from lorentzrec.tuning.parts import Part
+from lorentzrec.studies.parts import Part
 from lorentzrec_paper.data_sets import FoundData, complete_name
 from lorentzrec_paper.experiment import Context
 

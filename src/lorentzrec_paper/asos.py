@@ -26,10 +26,10 @@ from lorentzrec.ingest.dataset import open_dataset
 from lorentzrec.ingest.prepare import PrepareConfig, prepare
 from lorentzrec.ingest.sources import Source
 from lorentzrec.learning.trainer import train
+from lorentzrec.maps.disk_map import customer_coordinates, disk_map, sample_customers
 from lorentzrec.model.config import TrainingConfig
-from lorentzrec.reduction.disk_map import customer_coordinates, disk_map, sample_customers
+from lorentzrec.studies.parts import Part
 from lorentzrec.synthetic.shop import Space, SyntheticConfig, synthesize
-from lorentzrec.tuning.parts import Part
 from lorentzrec_paper.experiment import Column, Context, Experiment, Figure, Outcome, Table, Verdict, status_of
 from lorentzrec_paper.movielens import WMRB, Quality
 
@@ -133,11 +133,11 @@ class Shop:
             prepare(
                 PrepareConfig(
                     events=(str(shop.events),),
-                    out=dataset,
                     source=Source(format="parquet", time_column="time"),
                     split="last_days",
                     split_options={"days": TEST_DAYS},
-                )
+                ),
+                dataset,
             )
             self.clock.append(time.perf_counter())
             train_part, test = open_dataset(dataset).parts()
@@ -242,7 +242,7 @@ def run(context: Context) -> Outcome:
 
 def outcome_of(found: Found, drawn: DrawnMap, settings: Mapping[str, Any]) -> Outcome:
     def draw(path: Path) -> None:
-        from lorentzrec.figures.disk import plot_disk
+        from lorentzrec.maps.disk_plot import plot_disk
 
         plot_disk(
             drawn.coordinates,

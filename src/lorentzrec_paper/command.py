@@ -38,8 +38,8 @@ def reproduce(
 
     pipeline is not part of all. It runs the paper's system from end to end and times each stage, with Keras and with
     the local engine: events in Azure Blob Storage, preparation on Spark, training, Cosmos DB, the service, its client.
-    Without addresses it starts Azurite and cosmosdb-server, which npm installs. Credentials come from the environment:
-    AZURE_STORAGE_CONNECTION_STRING, COSMOS_KEY and so on.
+    Without addresses it starts Azurite and cosmosdb-server, which npm installs, from a checkout of the repository.
+    Credentials come from the environment: AZURE_STORAGE_CONNECTION_STRING, COSMOS_KEY and so on.
 
     Three more are not the paper's. They take long, so they are not part of all. twins tunes the hyperboloid and its
     Euclidean twin with the same number of trials on six data sets, and tests which of them ranks better. dimensions
@@ -67,7 +67,7 @@ def reproduce(
     store: pipeline: empty store to publish to; default: an emulator.
     master: pipeline: Spark's master URL, or sc://HOST; default: this machine.
     """
-    from lorentzrec.tuning.parts import PartStore
+    from lorentzrec.studies.parts import PartStore
     from lorentzrec_paper import experiment as experiments
     from lorentzrec_paper.data_sets import DataFolder
     from lorentzrec_paper.results import reproduce as run_and_write

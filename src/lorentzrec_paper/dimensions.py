@@ -23,10 +23,10 @@ from lorentzrec.evaluation.significance import Comparison, compare_pairs
 from lorentzrec.geometry import euclidean, hyperboloid
 from lorentzrec.learning.trainer import train
 from lorentzrec.model.config import TrainingConfig
-from lorentzrec.tuning.comparison import GEOMETRIES, TwinRow
-from lorentzrec.tuning.parts import Part
-from lorentzrec.tuning.search import Search
-from lorentzrec.tuning.task import TuningTask
+from lorentzrec.studies.comparison import GEOMETRIES, TwinRow
+from lorentzrec.studies.parts import Part
+from lorentzrec.studies.search import Search
+from lorentzrec.studies.task import TuningTask
 from lorentzrec_paper import twins
 from lorentzrec_paper.data_sets import DamagedData, FoundData, five_core_name
 from lorentzrec_paper.experiment import Column, Context, Experiment, Figure, Outcome, Table

@@ -13,7 +13,7 @@ import msgspec
 import numpy as np
 
 from lorentzrec.errors import ConfigError, InputError
-from lorentzrec.tuning.parts import Part, PartStore
+from lorentzrec.studies.parts import Part, PartStore
 from lorentzrec_paper.data_sets import DamagedData, DataFolder, FoundData, MissingData
 
 Origin = Literal["key", "ours", "paper"]

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from lorentzrec.figures.canvas import BLUE, GREEN, GREY, ORANGE, PAGE_WIDTH, PURPLE, VERMILION, canvas
-from lorentzrec.figures.disk import check_coordinates, draw_empty_disk
+from lorentzrec.base.canvas import BLUE, GREEN, GREY, ORANGE, PAGE_WIDTH, PURPLE, VERMILION, canvas
+from lorentzrec.maps.disk_plot import check_coordinates, draw_empty_disk
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

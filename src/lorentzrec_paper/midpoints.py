@@ -28,7 +28,7 @@ from lorentzrec.geometry.hyperboloid import (
 )
 from lorentzrec.geometry.midpoint import einstein_midpoint
 from lorentzrec.geometry.sums import total_weight, weighted_sum, weights_of
-from lorentzrec.tuning.parts import Part
+from lorentzrec.studies.parts import Part
 from lorentzrec_paper.experiment import Column, Context, Experiment, Figure, Outcome, Table, Verdict
 
 PAPER_AGREEMENT = 0.003

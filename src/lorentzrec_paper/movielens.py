@@ -25,7 +25,7 @@ from lorentzrec.evaluation.report import Metric
 from lorentzrec.learning.progress import TrainingProgress
 from lorentzrec.learning.run import TrainingRun
 from lorentzrec.model.config import TrainingConfig
-from lorentzrec.tuning.parts import Part
+from lorentzrec.studies.parts import Part
 from lorentzrec_paper.data_sets import FoundData
 from lorentzrec_paper.experiment import Column, Context, Experiment, Figure, Outcome, Table, Verdict
 from lorentzrec_paper.figures import Curve, Panel, plot_curves
@@ -143,7 +143,7 @@ class WatchedRun:
             seconds = self.run.epoch(silent, threading.Event()).seconds
         for clock, spent in zip(CLOCKS, (seconds, time.process_time() - started), strict=True):
             self.curves[clock].append(spent + sum(self.curves[clock][-1:]))
-        report = evaluate(self.run.result(), validation, "sampled", users=EVALUATED, intervals=False)
+        report = evaluate(self.run.build_model(), validation, "sampled", users=EVALUATED, intervals=False)
         for name in METRICS:
             self.curves[name].append(report[f"{name}@10"])
 
@@ -152,7 +152,7 @@ class WatchedRun:
         points = len(items.points) + (0 if histories is items else len(histories.points))
         return Trained(
             **self.curves,
-            test=Quality.of(self.run.result(), test, EVALUATED),
+            test=Quality.of(self.run.build_model(), test, EVALUATED),
             parameters=points * self.run.config.dimension,
         )
 

@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lorentzrec.networks.statistics import PAPER_TABLE, NetworkStatistics, network_statistics, paper_row
-from lorentzrec.tuning.parts import Part
+from lorentzrec.studies.parts import Part
 from lorentzrec_paper.data_sets import CATEGORIES, DATA_SETS, FoundData, MissingData, complete_name
 from lorentzrec_paper.experiment import Column, Context, Experiment, Figure, Outcome, Table, Verdict, status_of
+from lorentzrec_paper.network_statistics import PAPER_TABLE, NetworkStatistics, network_statistics, paper_row
 
 MINIMUM_RATING = 4.0
 """MovieLens: a rating of 4 or 5 is an interaction."""
@@ -97,7 +97,7 @@ def run(context: Context) -> Outcome:
     many = context.run(NetworkStatistics, parts)
 
     def draw_degrees(path: Path) -> None:
-        from lorentzrec.figures.degrees import plot_degrees
+        from lorentzrec_paper.degree_plots import plot_degrees
 
         plot_degrees(many, path, columns=3)
 

@@ -12,14 +12,16 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
-from importlib.util import find_spec
+from importlib.util import find_spec, module_from_spec, spec_from_file_location
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING, Literal
 from unittest.mock import patch
 
 import numpy as np
 
-from lorentzrec.errors import InputError, how_to_get
+from lorentzrec.base.library_faults import how_to_install
+from lorentzrec.errors import InputError
 from lorentzrec.evaluation.protocol import evaluate
 from lorentzrec.ingest.dataset import Dataset, open_dataset
 from lorentzrec.ingest.prepare import PrepareConfig, prepare
@@ -29,7 +31,7 @@ from lorentzrec.serving.stores.address import open_store
 from lorentzrec.serving.versions.publish import add_histories, publish
 from lorentzrec.synthetic.shop import SyntheticConfig, synthesize
 from lorentzrec_paper.experiment import Column, Context, Experiment, Outcome, Services, Table, Verdict, status_of
-from lorentzrec_paper.servers import Azurite, CosmosEmulator, Service
+from lorentzrec_paper.servers import Service
 
 if TYPE_CHECKING:
     from lorentzrec.model.model import Model
@@ -47,6 +49,8 @@ class Size:
 
 FULL = Size(SyntheticConfig(customers=2_000, items=1_000, interactions=40_000), epochs=10, requests=100)
 QUICK = Size(SyntheticConfig(customers=300, items=120, interactions=4_000), epochs=2, requests=20)
+EMULATORS = Path(__file__).parents[2] / "tests" / "emulators.py"
+"""Only a checkout of the repository has this file."""
 VISITOR = "visitor of the pipeline"
 """A customer who is not in the data: the client sends their events."""
 
@@ -121,7 +125,7 @@ def run(context: Context) -> Outcome:
 def refuse_missing(back_end: str, services: Services) -> None:
     """One line about everything that has to be installed first."""
     packages = {"obstore": "azure", "pyspark": "spark", "keras": "keras", "litestar": "serve", "granian": "serve"}
-    missing = [f"{name} ({how_to_get(extra)})" for name, extra in packages.items() if find_spec(name) is None]
+    missing = [f"{name} ({how_to_install(extra)})" for name, extra in packages.items() if find_spec(name) is None]
     if find_spec(back_end) is None:
         missing.append(f"{back_end} (pip install {back_end}, or set KERAS_BACKEND to tensorflow, jax or torch)")
     java = shutil.which("java") or os.environ.get("JAVA_HOME")
@@ -131,13 +135,28 @@ def refuse_missing(back_end: str, services: Services) -> None:
         raise InputError(f"the pipeline needs what is not installed: {', '.join(missing)}")
 
 
+def _load_emulators() -> ModuleType:
+    spec = spec_from_file_location("lorentzrec_emulators", EMULATORS) if EMULATORS.is_file() else None
+    if spec is None or spec.loader is None:
+        raise InputError(
+            "the emulators of Azure are in a checkout of the repository, and this is an installation: give --blobs and "
+            "--store, or run it from a checkout"
+        )
+    emulators = module_from_spec(spec)
+    spec.loader.exec_module(emulators)
+    return emulators
+
+
 @contextmanager
 def _blobs(services: Services) -> Iterator[str]:
     """The folder for events and dataset: the given one, or a container in Azurite."""
     if services.blobs is not None:
         yield services.blobs
         return
-    with Azurite() as server, patch.dict(os.environ, AZURE_STORAGE_CONNECTION_STRING=server.connection_string):
+    with (
+        _load_emulators().Azurite() as server,
+        patch.dict(os.environ, AZURE_STORAGE_CONNECTION_STRING=server.connection_string),
+    ):
         server.create_container("pipeline")
         yield "az://pipeline"
 
@@ -148,7 +167,7 @@ def _store(services: Services) -> Iterator[str]:
     if services.store is not None:
         yield services.store
         return
-    with CosmosEmulator() as server, patch.dict(os.environ, COSMOS_KEY=server.KEY):
+    with _load_emulators().CosmosEmulator() as server, patch.dict(os.environ, COSMOS_KEY=server.KEY):
         yield server.address("pipeline")
 
 
@@ -174,11 +193,11 @@ def prepare_on_spark(blobs: str, services: Services, watch: Stopwatch) -> Datase
     from lorentzrec.ingest.spark_engine import spark_engine
 
     place = join(blobs, "dataset")
-    config = PrepareConfig(events=(join(blobs, "events"),), out=place, split="leave_last_out", force=True)
+    config = PrepareConfig(events=(join(blobs, "events"),), split="leave_last_out")
     watch.start()
     with spark_engine(master=services.master) as engine:
         watch.end("start Spark", 1, "session")
-        report = prepare(config, engine)
+        report = prepare(config, place, engine, force=True)
     watch.end("prepare on Spark", report.counts["events"], "events")
     return open_dataset(place)
 

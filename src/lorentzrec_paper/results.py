@@ -16,12 +16,12 @@ from typing import Any
 import msgspec
 
 from lorentzrec import __version__
-from lorentzrec.atomic import write_text
-from lorentzrec.errors import how_to_get
-from lorentzrec.threads import available_cores
+from lorentzrec.base.atomic import write_text
+from lorentzrec.base.library_faults import how_to_install
+from lorentzrec.base.threads import available_cores
 from lorentzrec_paper.experiment import Context, Experiment, Outcome, Table, Verdict
 
-NO_FIGURES = f"no figures were drawn, as matplotlib is missing: {how_to_get('plots')}"
+NO_FIGURES = f"no figures were drawn, as matplotlib is missing: {how_to_install('plots')}"
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,5 @@
-"""Servers that an experiment starts on this machine and stops at its end: the service, and emulators of Azure's.
-
-Azurite (Blob Storage) and cosmosdb-server (Cosmos DB) are packages of npm.
-"""
+"""Servers that an experiment starts on this machine and stops at its end. The emulators of Azure's are in the folder of
+the tests, which a checkout has and an installation does not."""
 
 from __future__ import annotations
 
@@ -15,7 +13,7 @@ import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Self
+from typing import Self
 
 from lorentzrec.errors import InputError
 
@@ -24,14 +22,10 @@ PATIENCE = 120.0
 """Seconds that a server may take to start."""
 
 
-class MissingServer(InputError):  # noqa: N818 - the name states the condition
-    """The server is not installed here."""
-
-
 class Server:
     """A process that listens on a port of this machine. It can be stopped and started again on the same port.
 
-    with Azurite() as server:
+    with Service("file:store") as server:
         ...
     """
 
@@ -101,54 +95,6 @@ class Server:
         return True
 
 
-class Azurite(Server):
-    """The emulator of Azure Blob Storage."""
-
-    ACCOUNT = "devstoreaccount1"
-    KEY = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="
-    """The account and key that every Azurite has; they open nothing else."""
-
-    def __init__(self) -> None:
-        program = find_program("azurite-blob", "azurite", "azurite")
-        folder, port = Path(tempfile.mkdtemp(prefix="lorentzrec-azurite-")), free_port()
-        options = ["--silent", "--skipApiVersionCheck", "--disableTelemetry", "--location", str(folder)]
-        super().__init__([str(program), *options, "--blobHost", HOST, "--blobPort", str(port)], port, folder)
-
-    @property
-    def connection_string(self) -> str:
-        place = f"DefaultEndpointsProtocol=http;BlobEndpoint=http://{HOST}:{self.port}/{self.ACCOUNT};"
-        return f"{place}AccountName={self.ACCOUNT};AccountKey={self.KEY};"
-
-    def create_container(self, name: str) -> None:
-        with self.client() as client:
-            client.create_container(name)
-
-    def client(self) -> Any:
-        """Microsoft's own client."""
-        try:
-            from azure.storage.blob import BlobServiceClient
-        except ImportError:
-            raise InputError(
-                "a container in Azurite needs azure-storage-blob: pip install azure-storage-blob, or give --blobs"
-            ) from None
-        return BlobServiceClient.from_connection_string(self.connection_string)
-
-
-class CosmosEmulator(Server):
-    """An emulator of Cosmos DB. It keeps everything in memory: after a restart it is empty."""
-
-    KEY = "C2y6yDjf5/R+ob0N8A7Cgv30VRDJIWEHLM+4QDU5DE2nQ9nDuVTqobD4b8mGGyPMbIZnqyMsEcaGQy67XIw/Jw=="
-    """The key that every emulator of Cosmos DB has; it opens nothing else."""
-
-    def __init__(self) -> None:
-        program = find_program("cosmosdb-server", "cosmos", "@vercel/cosmosdb-server")
-        folder, port = Path(tempfile.mkdtemp(prefix="lorentzrec-cosmos-")), free_port()
-        super().__init__([str(program), "--host", HOST, "--port", str(port), "--no-ssl"], port, folder)
-
-    def address(self, database: str) -> str:
-        return f"cosmos+http://{HOST}:{self.port}/{database}"
-
-
 class Service(Server):
     """`lorentzrec serve` with one worker, which is ready once it has loaded the current version of the store."""
 
@@ -165,15 +111,6 @@ class Service(Server):
             return httpx.get(f"{self.url}/readyz", timeout=PATIENCE).is_success
         except httpx.TransportError:
             return False
-
-
-def find_program(program: str, folder: str, package: str) -> Path:
-    """A program that npm installed: for all users, in the current folder, or in tests/`folder` of a checkout."""
-    own = [place / "node_modules" / ".bin" for place in (Path.cwd(), Path(__file__).parents[2] / "tests" / folder)]
-    found = shutil.which(program, path=os.pathsep.join([os.environ.get("PATH", ""), *map(str, own)]))
-    if found is None or shutil.which("node") is None:
-        raise MissingServer(f"{program} is not installed: install Node.js, then run npm install --global {package}")
-    return Path(found)
 
 
 def free_port() -> int:

@@ -14,7 +14,7 @@ from lorentzrec.data.interactions import Interactions
 from lorentzrec.geometry import FloatArray
 from lorentzrec.geometry.charts import to_poincare
 from lorentzrec.geometry.hyperboloid import distance, lift, origin
-from lorentzrec.tuning.parts import Part
+from lorentzrec.studies.parts import Part
 from lorentzrec_paper.experiment import Column, Context, Experiment, Figure, Outcome, Table, Verdict, status_of
 
 USERS = "ABCDEF"

@@ -20,11 +20,11 @@ import numpy as np
 from lorentzrec import __version__
 from lorentzrec.errors import TrainingError
 from lorentzrec.model.config import TrainingConfig
-from lorentzrec.tuning.comparison import GEOMETRIES, Comparer, TwinRow, geometry_table
-from lorentzrec.tuning.parts import Part
-from lorentzrec.tuning.search import Search, tune
-from lorentzrec.tuning.search_spaces import SPACES, Between
-from lorentzrec.tuning.task import TuningTask
+from lorentzrec.studies.comparison import GEOMETRIES, Comparer, TwinRow, geometry_table
+from lorentzrec.studies.parts import Part
+from lorentzrec.studies.search import Search, tune
+from lorentzrec.studies.search_spaces import SPACES, Between
+from lorentzrec.studies.task import TuningTask
 from lorentzrec_paper.data_sets import FoundData, five_core_name
 from lorentzrec_paper.experiment import Column, Context, Experiment, Figure, Outcome, Table, Verdict, status_of
 

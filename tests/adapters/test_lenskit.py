@@ -7,7 +7,7 @@ import math
 import pandas as pd
 import pytest
 
-from adapters.small_shop import SETTINGS, events
+from tests.adapters.small_shop import SETTINGS, events
 
 pytest.importorskip("lenskit", reason="LensKit is not installed: see docs/coming-from.md")
 pytestmark = pytest.mark.filterwarnings("default")  # LensKit and pandas warn about one another
@@ -20,13 +20,12 @@ def frame() -> pd.DataFrame:
 
 
 def test_a_batch_run_of_lenskit() -> None:
+    from examples.lenskit_scorer import MidpointScorer
     from lenskit.basic import PopScorer
     from lenskit.batch import recommend
     from lenskit.data import ItemListCollection, UserIDKey, from_interactions_df
     from lenskit.metrics import NDCG, Recall, RunAnalysis
     from lenskit.pipeline import topn_pipeline
-
-    from lorentzrec.lenskit import MidpointScorer
 
     rows = frame()
     last = rows.groupby("user_id").tail(1)
@@ -46,9 +45,8 @@ def test_a_batch_run_of_lenskit() -> None:
 
 
 def test_scores_are_those_of_the_library() -> None:
+    from examples.lenskit_scorer import MidpointScorer
     from lenskit.data import ItemList, RecQuery, from_interactions_df
-
-    from lorentzrec.lenskit import MidpointScorer
 
     data = from_interactions_df(frame())
     scorer = MidpointScorer(**SETTINGS)

@@ -6,8 +6,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from adapters.small_shop import SETTINGS, events
 from lorentzrec import Interactions, TrainingConfig, train
+from tests.adapters.small_shop import SETTINGS, events
 
 pytest.importorskip("rectools", reason="RecTools is not installed: see docs/coming-from.md")
 pytestmark = pytest.mark.filterwarnings("default")  # RecTools and pandas warn about one another
@@ -22,12 +22,11 @@ def table() -> pd.DataFrame:
 
 
 def test_cross_validation_of_rectools() -> None:
+    from examples.rectools_model import MidpointModel
     from rectools.dataset import Dataset
     from rectools.metrics import MAP, Recall
     from rectools.model_selection import LastNSplitter, cross_validate
     from rectools.models import PopularModel
-
-    from lorentzrec.rectools import MidpointModel
 
     found = cross_validate(
         dataset=Dataset.construct(table()),
@@ -43,9 +42,8 @@ def test_cross_validation_of_rectools() -> None:
 
 
 def test_recommendations_are_those_of_the_library() -> None:
+    from examples.rectools_model import MidpointModel
     from rectools.dataset import Dataset
-
-    from lorentzrec.rectools import MidpointModel
 
     frame = table()
     dataset = Dataset.construct(frame)
@@ -69,8 +67,23 @@ def test_recommendations_are_those_of_the_library() -> None:
     assert set(few["item_id"]) == {2, 12}
 
 
+def test_users_who_were_not_in_training() -> None:
+    """By their history if the dataset has one, else the popular items."""
+    from examples.rectools_model import MidpointModel
+    from rectools.dataset import Dataset
+
+    frame = table()
+    fitted = MidpointModel(**SETTINGS).fit(Dataset.construct(frame[frame["user_id"] != 103]))
+    assert 103 not in fitted.model.users
+    dataset = Dataset.construct(frame)
+    found = fitted.recommend([103, 999], dataset, k=4, filter_viewed=True)
+    history = frame[frame["user_id"] == 103].sort_values("datetime")["item_id"].tolist()
+    for user, expected in ((103, fitted.model.recommend(history, k=4)), (999, fitted.model.recommend([], k=4))):
+        assert found[found["user_id"] == user]["item_id"].tolist() == expected.ids
+
+
 def test_settings_come_back() -> None:
-    from lorentzrec.rectools import MidpointModel
+    from examples.rectools_model import MidpointModel
 
     config = MidpointModel(**SETTINGS).get_config(simple_types=True)
     assert MidpointModel.from_config(config).settings == SETTINGS

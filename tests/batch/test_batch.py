@@ -18,8 +18,9 @@ from lorentzrec.batch.recommending import BatchOptions, BatchRecommender, recomm
 from lorentzrec.errors import InputError
 from lorentzrec.geometry import hyperboloid
 from lorentzrec.learning.kernels.compiling import COMPILING
-from lorentzrec.memory import build_memory
-from lorentzrec.serving.versions.index import INDEX
+from lorentzrec.points.index import INDEX
+from lorentzrec.points.memory import build_memory
+from lorentzrec.points.points import Points
 
 pytest.importorskip("faiss", reason="faiss is not installed")
 
@@ -36,15 +37,13 @@ def random_model(geometry: str, score: str, *, memory: bool = False) -> Model:
     pairs = Interactions.from_pairs(np.append(users, np.zeros(ITEMS, int)), np.append(rows, np.arange(ITEMS)))
     config = TrainingConfig(geometry=geometry, score=score, dimension=6)  # type: ignore[arg-type]
     points = (hyperboloid.lift(space) if geometry == "hyperboloid" else space).astype(np.float32)
+    resolved, remembered = config.resolve_for(pairs), build_memory(pairs, 50, ordered=False) if memory else None
     return Model(
-        config=config.resolve_for(pairs),
+        config=resolved,
         items=pairs.items,
-        item_points=points,
-        history_points=points,
-        item_counts=pairs.item_counts,
+        points=Points(points, points, pairs.item_counts, resolved.space, remembered),
         users=pairs.users,
         histories=pairs,
-        memory=build_memory(pairs, 50, ordered=False) if memory else None,
     )
 
 
@@ -93,6 +92,19 @@ def test_unknown_ids_among_the_excluded_exclude_nothing(tmp_path: Path, monkeypa
     assert frames[1].equals(frames[0])
 
 
+def test_items_of_the_history_are_candidates_if_they_are_not_excluded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(recommending, "INDEXED_SCORES", 1)
+    model = random_model("hyperboloid", "distance")
+    batch = BatchRecommender(model, BatchOptions(k=5, exclude_seen=False))
+    assert batch.make_index(tmp_path)
+    once = batch.customers[batch.histories.lengths[batch.customers] == 1]
+    first = batch.frame(once).filter(pl.col("rank") == 1)
+    assert len(first) == len(once) > 100
+    assert all(batch.histories.history_ids(user) == [item] for user, item in first.select("user", "item").rows())
+
+
 def test_exact_recommendations_are_those_of_the_model() -> None:
     """Also for customers with points of their own, and with a filter that is smaller than k."""
     model = random_model("hyperboloid", "distance", memory=True)
@@ -101,11 +113,13 @@ def test_exact_recommendations_are_those_of_the_model() -> None:
     symmetric = replace(model, config=replace(model.config, model="symmetric"), user_points=points)
     for one in (model, symmetric):
         for items in (None, tuple(model.items.ids(np.arange(5)))):
-            options = BatchOptions(k=7, exclude=(model.items.id(3), 10**9), items=items)
+            options = BatchOptions(k=7, exclude=(model.items.id(3), 10**9), exclude_seen=items is None, allow=items)
             batch = BatchRecommender(one, options)
             found = batch.frame(batch.customers)
             users = model.users.ids(batch.customers)
-            expected = one.recommend_many(users=users, k=7, exclude=options.exclude, items=items).to_frame()
+            expected = one.recommend_many(
+                users=users, k=7, exclude=options.exclude, exclude_seen=options.exclude_seen, allow=items
+            ).to_frame()
             assert found.equals(expected.cast(found.schema))
             assert found["rank"].dtype == pl.Int32
             assert batch._ranked(batch.customers)[0].shape[1] == (5 if items else 7), "no more columns than candidates"
@@ -140,7 +154,7 @@ import sys, threading
 from pathlib import Path
 from numba.core import event
 from lorentzrec.batch import recommending
-from test_batch import random_model
+from tests.batch.test_batch import random_model
 
 class Where(event.Listener):
     def on_start(self, event):
@@ -164,7 +178,6 @@ def test_kernels_are_compiled_in_the_calling_thread_with_a_line(tmp_path: Path) 
     """In a new process, whose cache is empty."""
     done = subprocess.run(
         [sys.executable, "-c", WITH_AN_INDEX, str(tmp_path)],
-        cwd=Path(__file__).parent,
         env=os.environ | {"NUMBA_CACHE_DIR": str(tmp_path / "cache")},
         capture_output=True,
         text=True,
@@ -187,7 +200,7 @@ def test_a_filter_is_ranked_exactly_and_a_large_catalogue_by_the_index(
         f"part-{number:05d}.parquet" for number in range(-(-report.users // 200))
     ]
     assert pl.read_parquet(tmp_path / "all").height == report.rows
-    few = BatchOptions(items=tuple(model.items.ids(np.arange(40))))
+    few = BatchOptions(allow=tuple(model.items.ids(np.arange(40))))
     assert BatchRecommender(model, few).make_index(tmp_path) == {}
     assert recommend_to_all(source_of_model(tmp_path / "model"), tmp_path / "few.parquet", few).recall is None
 
@@ -200,7 +213,7 @@ def test_the_index_of_some_items_finds_what_exact_ranking_finds(
     monkeypatch.setattr(recommending, "INDEXED_SCORES", 1)
     model = random_model("hyperboloid", "distance", memory=True)
     live = np.flatnonzero(np.random.default_rng(8).random(ITEMS) < share)
-    options = BatchOptions(k=7, items=tuple(model.items.ids(live)), exclude=tuple(model.items.ids(live[:200])))
+    options = BatchOptions(k=7, allow=tuple(model.items.ids(live)), exclude=tuple(model.items.ids(live[:200])))
     exact, indexed = BatchRecommender(model, options), BatchRecommender(model, options)
     assert indexed.make_index(tmp_path)["recall"] > 0.98
     ours, theirs = (one.frame(one.customers) for one in (indexed, exact))
@@ -231,13 +244,13 @@ def test_diversity_reasons_and_titles_are_those_of_the_model(model_kind: str) ->
         model = replace(model, config=replace(model.config, model="symmetric"), user_points=points)
     titles = pl.Series([f"Title {number}" for number in range(ITEMS)])
     items = tuple(model.items.ids(np.arange(3)))
-    for options in (BatchOptions(k=5, diversity=0.4, reasons=True), BatchOptions(k=5, items=items, reasons=True)):
+    for options in (BatchOptions(k=5, diversity=0.4, reasons=True), BatchOptions(k=5, allow=items, reasons=True)):
         batch = BatchRecommender(model, options, titles)
         found = batch.frame(batch.customers[:60])
         assert model.users is not None
         users = model.users.ids(batch.customers[:60])
         expected = model.recommend_many(
-            users=users, k=5, items=options.items, diversity=options.diversity, reasons=True
+            users=users, k=5, allow=options.allow, diversity=options.diversity, reasons=True
         ).to_frame()
         assert found.drop("title").equals(expected.cast({"rank": pl.Int32}))
         rows = model.items.rows(found["item"])

@@ -13,9 +13,11 @@ from lorentzrec import Interactions
 from lorentzrec.batch.candidates import best_candidates
 from lorentzrec.batch.list_search import ListSearch
 from lorentzrec.geometry import FloatArray, hyperboloid
-from lorentzrec.memory import build_memory
-from lorentzrec.model.ranking import History, Ranker
-from lorentzrec.serving.versions.index import build_index, open_index
+from lorentzrec.points.index import build_index, open_index
+from lorentzrec.points.memory import build_memory
+from lorentzrec.points.points import History
+from lorentzrec.points.ranking import Ranker
+from tests.points.hand_made_points import make_ranker
 
 ITEMS, CUSTOMERS, K = 800, 60, 7
 KINDS = [("hyperboloid", "distance"), ("hyperboloid", "inner"), ("euclidean", "distance"), ("euclidean", "inner")]
@@ -30,7 +32,7 @@ def random_ranker(geometry: Any, score: Any, memory: str = "none") -> Ranker:
     users, items = random.integers(0, 300, 6000), random.integers(0, ITEMS, 6000)
     data = Interactions.from_pairs(np.append(users, np.full(ITEMS, 300)), np.append(items, np.arange(ITEMS)))
     remembered = None if memory == "none" else build_memory(data, 40, ordered=memory == "ordered").with_weight(0.7)
-    return Ranker(points, geometry=geometry, score=score, recency=0.8, memory=remembered)
+    return make_ranker(points, geometry=geometry, score=score, recency=0.8, memory=remembered)
 
 
 def random_histories(*, weighted: bool) -> tuple[list[History], NDArray[np.int64]]:
@@ -61,7 +63,7 @@ def test_among_all_items_the_best_are_those_of_exact_ranking(
     histories, offsets = random_histories(weighted=weighted)
     items = np.concatenate([history.items for history in histories])
     weights = np.concatenate([history.weights for history in histories]) if weighted else None
-    queries = ranker.queries(items, offsets, weights)
+    queries = ranker.points.queries(items, offsets, weights)
     everything = np.tile(np.random.default_rng(0).permutation(ITEMS), (CUSTOMERS, 1))
     rows, scores = best_candidates(ranker, queries, everything, K, items, offsets, weights, NEVER)
     for found, values, (best, exact) in zip(rows, scores, expected_of(ranker, queries, histories), strict=True):
@@ -74,7 +76,7 @@ def test_boosted_items_need_not_be_found(geometry: str, score: str) -> None:
     ranker = random_ranker(geometry, score, "ordered")
     histories, offsets = random_histories(weighted=False)
     items = np.concatenate([history.items for history in histories])
-    queries = ranker.queries(items, offsets)
+    queries = ranker.points.queries(items, offsets)
     # The index finds the 100 items nearest to each query.
     nearest = np.stack([ranker.top(query, 100)[0] for query in queries])
     rows, _ = best_candidates(ranker, queries, nearest, K, items, offsets, never=NEVER)
@@ -86,7 +88,7 @@ def test_boosted_items_need_not_be_found(geometry: str, score: str) -> None:
 def test_too_few_items_are_left() -> None:
     ranker = random_ranker("hyperboloid", "distance")
     histories = np.array([1, 2, 3, 4])
-    queries = ranker.queries(histories, np.array([0, 2, 4]))
+    queries = ranker.points.queries(histories, np.array([0, 2, 4]))
     found = np.array([[1, 2, 5, 6, -1], [5, 6, 7, 8, 9]])
     rows, scores = best_candidates(ranker, queries, found, 4, histories, np.array([0, 2, 4]), never=NEVER)
     assert (rows[0] == -1).all()
@@ -99,12 +101,12 @@ def test_lists_are_searched_for_many_queries_as_for_one(geometry: str, score: st
     pytest.importorskip("faiss", reason="faiss is not installed")
     ranker = random_ranker(geometry, score)
     histories, offsets = random_histories(weighted=False)
-    queries = ranker.queries(np.concatenate([history.items for history in histories]), offsets)
-    description = build_index(ranker, queries, tmp_path / "index", shares=(0.4, 0.7))
-    index = open_index(tmp_path / "index", description, ITEMS)
-    ours = ListSearch(index, ranker).search(queries, 30, 10)
-    theirs = index.search(ranker, queries, 30, 10)
+    queries = ranker.points.queries(np.concatenate([history.items for history in histories]), offsets)
+    description = build_index(ranker.points, queries, tmp_path / "index", shares=(0.4, 0.7))
+    index = open_index(tmp_path / "index", description, ranker.points)
+    ours = ListSearch(index, ranker.points).search(queries, 30, 10)
+    theirs = index.search(queries, 30, 10)
     for found, expected in zip(ours, theirs, strict=True):
         assert len(np.intersect1d(found, expected)) >= 29  # the last one may differ by rounding
-    too_many = ListSearch(index, ranker).search(queries[:2], ITEMS + 5, 10)
+    too_many = ListSearch(index, ranker.points).search(queries[:2], ITEMS + 5, 10)
     assert (np.sort(too_many, axis=1)[:, :5] == -1).all()

@@ -8,7 +8,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from lorentzrec import atomic
+from lorentzrec.base import atomic
 from lorentzrec.batch.part_files import Part, PartFiles, finish_parts, part_name, unfinished_parts
 from lorentzrec.errors import InputError
 

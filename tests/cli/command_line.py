@@ -10,8 +10,8 @@ from typing import Any
 
 from typer.testing import CliRunner, Result
 
-from interruptible_processes import environment
 from lorentzrec.cli.application import app
+from tests.interruptible_processes import environment
 
 SETTINGS = ("--set", "dimension=4", "--set", "epochs=3", "--set", "threads=1")
 """Settings of a very short training run."""

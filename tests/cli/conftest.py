@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from cli.command_line import SETTINGS, make
+from tests.cli.command_line import SETTINGS, make
 
 
 @pytest.fixture(scope="session")

@@ -8,9 +8,9 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from cli.command_line import SETTINGS, error_of, make, run, run_json
 from lorentzrec.ingest.dataset import open_dataset
 from lorentzrec.model.artifact import load
+from tests.cli.command_line import SETTINGS, error_of, make, run, run_json
 
 
 @pytest.fixture(scope="module")
@@ -56,11 +56,11 @@ def test_a_column_is_named_once(described: Path, events_file: Path, items_file: 
 def test_training_uses_all_of_them_by_default(described: Path, informed: Path, tmp_path: Path) -> None:
     model = load(informed)
     assert model.attributes is not None
-    assert len(model.attributes.of_items.values) == 13
+    assert len(model.attributes.values) == 13
     run("train", described, "--out", tmp_path / "brands", "--attributes", "brand", *SETTINGS)
     brands = load(tmp_path / "brands").attributes
     assert brands is not None
-    assert len(brands.of_items.values) == 4
+    assert len(brands.values) == 4
     run("train", described, "--out", tmp_path / "plain", "--attributes", "none", *SETTINGS)
     assert load(tmp_path / "plain").attributes is None
     symmetric = run("train", described, "--out", tmp_path / "symmetric", "--set", "model=symmetric", *SETTINGS)
@@ -105,18 +105,20 @@ def test_an_update_and_a_start_train_attributes_on(
     options = ("--items", items, "--attributes", "category,brand:values", "--ties", "file")
     run("prepare", events, "--out", data, *options)
     run("update", informed, data, "--out", tmp_path / "updated", "--set", "epochs=1")
-    before, after = load(informed).attributes, load(tmp_path / "updated").attributes
+    updated = load(tmp_path / "updated")
+    before, after, of_items = load(informed).attributes, updated.attributes, updated.item_attributes
     assert before is not None
     assert after is not None
-    assert after.of_items.values == before.of_items.values
+    assert of_items is not None
+    assert after.values == before.values
     assert not (after.points == before.points).all()
-    described = after.of_items.counts[after.of_items.items.rows(["i3", "new", "newer"])]
+    described = of_items.counts[of_items.items.rows(["i3", "new", "newer"])]
     assert described.tolist() == [3, 3, 1]
     start = ("train", data, "--set", "epochs=1", "--start")
     run(*start, informed, "--out", tmp_path / "brands", "--attributes", "brand")
-    brands = load(tmp_path / "brands").attributes
+    brands = load(tmp_path / "brands").item_attributes
     assert brands is not None
-    assert brands.of_items.counts[brands.of_items.items.rows(["i3", "new", "newer"])].tolist() == [1, 1, 1]
+    assert brands.counts[brands.items.rows(["i3", "new", "newer"])].tolist() == [1, 1, 1]
     run(*start, informed, "--out", tmp_path / "without", "--attributes", "none")
     assert load(tmp_path / "without").attributes is None
     run(*start, model, "--out", tmp_path / "first")

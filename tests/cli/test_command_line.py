@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 import lorentzrec
-from cli.command_line import error_of, run, start
-from lorentzrec.cli import bench, recommend
+from lorentzrec.cli import recommend
 from lorentzrec.cli.application import app
+from tests.cli.command_line import error_of, run, start
 
 COMMANDS = [command.name or "" for command in app.registered_commands]
 for group in app.registered_groups:
@@ -88,19 +88,3 @@ def test_a_reader_who_leaves_is_no_error(model: Path) -> None:
     assert process.wait() == 1
     assert process.stderr.read() == ""
     process.stderr.close()
-
-
-def test_bench_runs_the_script_of_the_checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    script = tmp_path / "benchmarks" / "run.py"
-    script.parent.mkdir()
-    script.write_text(
-        "import pathlib, sys; pathlib.Path(__file__).with_name('arguments').write_text(str(sys.argv[1:])); exit(7)"
-    )
-    monkeypatch.setattr(bench, "CHECKOUT", tmp_path)
-    run("bench", "start", "--quick", "--data", "here", code=7)
-    assert script.with_name("arguments").read_text() == "['start', '--quick', '--data', 'here']"
-
-
-def test_bench_needs_the_checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bench, "CHECKOUT", tmp_path)
-    assert error_of("bench").startswith("the benchmarks are in the source")

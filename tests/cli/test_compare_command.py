@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from cli.command_line import SETTINGS, error_of, run, run_json, start
 from lorentzrec.model.config import TrainingConfig
+from tests.cli.command_line import SETTINGS, error_of, run, run_json, start
 
 
 def test_tune_writes_configs_that_train_and_compare_take(shop: Path, tmp_path: Path) -> None:

@@ -17,11 +17,11 @@ from typing import Any
 import httpx
 import pytest
 
-from cli.command_line import run, run_json
 from lorentzrec import Interactions, Model, TrainingConfig, TrainingInterrupted, evaluate, load
 from lorentzrec.cli import demo
 from lorentzrec.learning import trainer
 from lorentzrec.serving.stores.address import open_store
+from tests.cli.command_line import run, run_json
 
 SMALL = {"CUSTOMERS": 200, "ITEMS": 200, "EVENTS": 2_000}
 
@@ -38,7 +38,6 @@ def test_it_ends_with_commands_that_work(tmp_path: Path, monkeypatch: pytest.Mon
     assert re.search(r"hr@10 +hyperboloid .*\n +euclidean .*\n +popularity ", text)
     assert text.count("Recommendations") == 2
     assert "Running Top" in text
-    assert (folder / "degrees.png").is_file()
     change_folder, *commands = [shlex.split(line) for line in text.partition("Next steps:")[2].splitlines() if line]
     monkeypatch.chdir(change_folder[1])
     *commands, serve = commands
@@ -88,7 +87,7 @@ def test_it_ends_in_a_page_and_ctrl_c_ends_that(tmp_path: Path) -> None:
         with served(tmp_path) as (process, address, printed), httpx.Client(base_url=address, timeout=60) as http:
             wait_until_ready(http)
             page = http.get("/")
-            query: dict[str, Any] = {"user": "c017", "k": 3, "reasons": True, "twin": True}
+            query: dict[str, Any] = {"user": "c017", "k": 3, "reasons": True}
             response = http.post("/v1/recommend", json=query).json()
             information = http.get("/v1/model").json()
             process.send_signal(signal.SIGINT)
@@ -98,8 +97,11 @@ def test_it_ends_in_a_page_and_ctrl_c_ends_that(tmp_path: Path) -> None:
     assert len(response["items"]) == 3
     assert response["degraded"] is response["fallback"] is None
     assert all(item["title"] and item["category"] for item in response["items"])
-    assert information["twin"]
     assert information["map"] is not None
+    assert [(one["arm"], one["geometry"]) for one in information["arms"]] == [
+        ("main", "hyperboloid"),
+        ("flat", "euclidean"),
+    ]
     assert printed[-1] == address, "no line per request, so that the address stays visible"
 
 
@@ -130,7 +132,9 @@ def test_its_numbers_are_those_of_its_folder(tmp_path: Path) -> None:
         assert model.config.geometry == geometry
         assert result["systems"][geometry]["full"] == evaluate(model, test).to_dict()
     with closing(open_store(result["store"])) as store:
-        assert [store.state().version] == store.versions()
+        arms = store.state().arms
+        assert {name: arm.share for name, arm in arms.items()} == {"main": 1.0, "flat": 0.0}
+        assert {arm.version for arm in arms.values()} == {*store.versions()}
         history = Interactions.from_dataset(tmp_path / "shop", "train").history_ids("c017")
         assert [touch.item for touch in store.history("c017")] == history
     assert len(result["recommendations"]["known customer"]) == len(result["recommendations"]["new basket"]) == 5

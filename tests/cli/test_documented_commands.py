@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from cli.command_line import run
 from lorentzrec.synthetic.shop import synthetic_shop
+from tests.cli.command_line import run
 
 ROOT = Path(__file__).parents[2]
 

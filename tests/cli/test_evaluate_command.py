@@ -7,11 +7,11 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from cli.command_line import SETTINGS, error_of, run, run_json
 from lorentzrec import Interactions, evaluate, load
 from lorentzrec.data.splitting import before_test, split
 from lorentzrec.evaluation.baselines import ItemKNN, Popularity
 from lorentzrec.evaluation.protocol import Recommender
+from tests.cli.command_line import SETTINGS, error_of, run, run_json
 
 
 def test_the_numbers_are_those_of_the_library(model: Path, shop: Path) -> None:

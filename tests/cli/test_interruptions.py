@@ -13,13 +13,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from cli.command_line import SETTINGS, run
-from interruptible_processes import environment
 from lorentzrec import TrainingConfig, load, train
 from lorentzrec.ingest.dataset import open_dataset
 from lorentzrec.learning.checkpoint import Checkpoint
 from lorentzrec.learning.kernels.compiling import COMPILING
 from lorentzrec.model.notes import NoteKind
+from tests.cli.command_line import SETTINGS, run
+from tests.interruptible_processes import environment
 
 FOREVER = ("--set", "dimension=4", "--set", "epochs=1000000")
 CONFIG = TrainingConfig(dimension=4, epochs=3, threads=1, seed=5)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from cli.command_line import error_of, run, run_json
+from tests.cli.command_line import error_of, run, run_json
 
 
 def test_a_model_becomes_a_picture(model: Path, tmp_path: Path) -> None:

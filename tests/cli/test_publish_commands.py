@@ -9,13 +9,13 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from cli.command_line import SETTINGS, error_of, run, run_json
 from lorentzrec import Interactions, load
 from lorentzrec.errors import StoreUnavailable
 from lorentzrec.serving.stores.address import open_store
 from lorentzrec.serving.stores.file_store import FileStore
-from lorentzrec.serving.stores.store import HistoryEvent
+from lorentzrec.serving.stores.histories import StoredEvent
 from lorentzrec.serving.versions.version import open_version
+from tests.cli.command_line import error_of, run, run_json
 
 
 @pytest.fixture
@@ -25,9 +25,7 @@ def store(tmp_path: Path) -> str:
 
 def test_a_model_with_everything(events_file: Path, model: Path, titles_file: Path, store: str, tmp_path: Path) -> None:
     run("prepare", events_file, "--items", titles_file, "--out", tmp_path / "titled")
-    run("train", tmp_path / "titled", "--out", tmp_path / "twin", *SETTINGS, "--set", "geometry=euclidean")
-    parts = ("--items", tmp_path / "titled", "--twin", tmp_path / "twin", "--histories")
-    result = run_json("publish", model, "--to", store, *parts)
+    result = run_json("publish", model, "--to", store, "--items", tmp_path / "titled", "--histories")
     assert (result["items"], result["described_items"], result["index"]) == (30, 30, None)
     assert result["events"] == {"accepted": 720, "duplicates": 0, "erased_customers": 0}
     assert result["versions"] == [result["model"]]
@@ -35,11 +33,10 @@ def test_a_model_with_everything(events_file: Path, model: Path, titles_file: Pa
     version = open_version(opened.fetch(result["model"], tmp_path))
     assert [item.title for item in version.items.items(version.items.rows(["i7"]))] == ["Item [7]"]
     assert version.map is not None
-    assert version.twin_ranker is not None
     data = Interactions.from_dataset(tmp_path / "titled")
     assert data.times is not None
     times = data.times[data.offsets[data.users.row("u4")] :].tolist()
-    touches = [HistoryEvent(str(item), time) for item, time in zip(data.history_ids("u4"), times, strict=False)]
+    touches = [StoredEvent(str(item), time) for item, time in zip(data.history_ids("u4"), times, strict=False)]
     assert opened.history("u4") == touches
     opened.forget("u4")
     opened.close()
@@ -81,14 +78,14 @@ def test_items_are_described_by_a_file(model: Path, store: str, titles_file: Pat
 def test_keep_and_rollback(model: Path, store: str) -> None:
     names = [run_json("publish", model, "--to", store, "--no-map", "--keep", "2")["model"] for _ in range(3)]
     back = ["publish", "--to", store, "--rollback"]
-    assert run_json(*back, "--reason", "empty lists") == {"model": names[1], "store": store}
+    assert run_json(*back, "--reason", "empty lists") == {"model": names[1], "store": store, "arm": "main"}
     line = error_of(*back)
     assert f"holds no version that was live before {names[1]} and was not rolled back" in line
     assert f"(rolled back: {names[2]}): publish one, or name one of these" in line
     assert f"no version {str(model)!r} that was live" in error_of(*back, model)
     assert run_json(*back, names[2])["model"] == names[2]
     assert run_json("publish", names[1], "--to", store, "--rollback")["model"] == names[1]
-    for ignored in (["--items", "x"], ["--twin", "x"], ["--histories"], ["--keep", "3"], ["--no-map"]):
+    for ignored in (["--items", "x"], ["--histories"], ["--keep", "3"], ["--no-map"]):
         line = error_of("publish", "--to", store, "--rollback", *ignored)
         assert line.endswith("takes no --" + ignored[0].removeprefix("--").removeprefix("no-") + ": leave it out")
     opened = open_store(store)
@@ -121,10 +118,6 @@ def test_publishing_what_cannot_be(model: Path, events_file: Path, store: str, t
     assert "cannot make a store in" in error_of("publish", model, "--to", f"file:{tmp_path / 'file' / 'store'}")
     load(model).save(tmp_path / "bare", histories=False)
     assert "was saved without histories" in error_of("publish", tmp_path / "bare", "--to", store, "--histories")
-    run("train", events_file, "--out", tmp_path / "other", *SETTINGS, "--item-column", "time", "--time-column", "time")
-    assert "the twin has other items than the model (0 of 30 in common)" in error_of(
-        "publish", model, "--to", store, "--no-map", "--twin", tmp_path / "other"
-    )
 
 
 def test_live_items(model: Path, store: str, tmp_path: Path) -> None:
@@ -197,3 +190,49 @@ def test_a_store_that_is_not_available_is_closed_and_served_all_the_same(
     monkeypatch.setattr("lorentzrec.serving.http.server.run", lambda *_: events.append("served"))
     assert "note: the store is away; the service starts anyway" in run("serve", store).stderr
     assert events == ["closed", "served"]
+
+
+def test_arms(model: Path, store: str, events_file: Path, tmp_path: Path) -> None:
+    assert "has no version in arm main: publish one without --arm" in error_of(
+        "publish", model, "--to", store, "--no-map", "--arm", "flat=0"
+    )
+    main = run_json("publish", model, "--to", store, "--no-map")["model"]
+    published = run("publish", model, "--to", store, "--no-map", "--arm", "flat=0.25")
+    assert f"is the current version of arm flat of {store}" in published.stdout
+    first = run_json("arms", store)["arms"]["flat"]["version"]
+    second = run_json("publish", model, "--to", store, "--no-map", "--arm", "flat")["model"]
+    arms = {"main": {"version": main, "share": 0.75}, "flat": {"version": second, "share": 0.25}}
+    assert run_json("arms", store) == {"store": store, "arms": arms}
+    assert run_json("publish", "--to", store, "--rollback", "--arm", "flat")["model"] == first
+    assert run_json("arms", store, "flat=0.1", "--reason", "a test")["arms"]["flat"] == {"version": first, "share": 0.1}
+    shown = run_json("store", "status", store)
+    assert shown["arms"] == run_json("arms", store)["arms"]
+    assert {one["name"]: one["arms"] for one in shown["versions"]} == {main: ["main"], first: ["flat"], second: []}
+    assert [(one["arm"], one["reason"]) for one in shown["activations"]][-1] == ("flat", "a test")
+    assert "Arms, with their shares of the customers: main 0.9, flat 0.1" in run("store", "status", store).stdout
+    table = tmp_path / "all.jsonl"
+    assert "--arm names an arm of a store" in error_of("recommend-all", model, "--out", table, "--arm", "flat")
+    assert f"{store} has no arm 'deep' (arms: main, flat)" in error_of(
+        "recommend-all", "--store", store, "--out", table, "--arm", "deep"
+    )
+    for refused, line in (
+        (("flat",), "'flat' is not NAME=SHARE: give the new share as well, as in flat=0.1"),
+        (("flat=much",), "'flat=much' is not NAME=SHARE: give a number from 0 to 1"),
+        (("flat=2",), "the share of arm flat is 2.0: give a number from 0 to 1"),
+        (("main=0.5",), f"arm main of {store} has the customers of no other arm"),
+        (("deep=0.5",), f"{store} has no arm 'deep' (arms: main, flat): check the name"),
+        (("--end", "main"), "arm main cannot end"),
+        (("--promote", "main"), f"{store} has no arm 'main' (arms: flat)"),
+        (("flat=0.2", "--end", "flat"), "give one of them"),
+    ):
+        assert line in error_of("arms", store, *refused)
+    assert "--rollback keeps the share of an arm: give --arm flat" in error_of(
+        "publish", "--to", store, "--rollback", "--arm", "flat=0.5"
+    )
+    assert "sum up to more than 1 (deep 0.95, flat 0.1)" in error_of(
+        "publish", model, "--to", store, "--no-map", "--arm", "deep=0.95"
+    )
+    assert run_json("arms", store, "--promote", "flat")["arms"] == {"main": {"version": first, "share": 1.0}}
+    assert run_json("publish", "--to", store, "--rollback")["model"] == main
+    run_json("publish", model, "--to", store, "--no-map", "--arm", "flat=0")
+    assert [*run_json("arms", store, "--end", "flat")["arms"]] == ["main"]

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from cli.command_line import SETTINGS, error_of, run, run_json
 from lorentzrec.serving.stores.address import open_store
+from tests.cli.command_line import SETTINGS, error_of, run, run_json
 
 QUALITY = ("--require", "ndcg@10>=0.95*current")
 

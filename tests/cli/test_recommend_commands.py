@@ -9,10 +9,10 @@ import numpy as np
 import polars as pl
 import pytest
 
-from cli.command_line import SETTINGS, error_of, run, run_json
 from lorentzrec import Interactions, TrainingConfig, load, train
 from lorentzrec.batch import recommending
 from lorentzrec.errors import InputError
+from tests.cli.command_line import SETTINGS, error_of, run, run_json
 
 
 def ids(result: dict[str, list[dict[str, object]]]) -> list[object]:
@@ -35,9 +35,10 @@ def test_a_known_customer(model: Path) -> None:
 
 def test_what_may_and_may_not_be_recommended(model: Path, tmp_path: Path) -> None:
     (tmp_path / "stock.txt").write_text("i3\ni4\n\ni5\ni1\n")
-    query = ("recommend", model, "--history", "i1", "--history", "i2", "--items", f"@{tmp_path / 'stock.txt'}")
+    query = ("recommend", model, "--history", "i1", "--history", "i2", "--allow", f"@{tmp_path / 'stock.txt'}")
     assert set(ids(run_json(*query))) == {"i3", "i4", "i5"}
     assert set(ids(run_json(*query, "--exclude", "i4, i9"))) == {"i3", "i5"}
+    assert set(ids(run_json(*query, "--no-exclude-seen"))) == {"i1", "i3", "i4", "i5"}
 
 
 def test_options_of_the_service(model: Path, tmp_path: Path) -> None:
@@ -45,7 +46,7 @@ def test_options_of_the_service(model: Path, tmp_path: Path) -> None:
         "item,title,category\n" + "".join(f"i{number},Item {number},{'ab'[number % 2]}\n" for number in range(30))
     )
     query = ("recommend", model, "--history", "i1,i2", "--context", "i5", "-k", "4", "--titles", tmp_path / "items.csv")
-    options = ("--category", "b", "--diversity", "0.5", "--reasons")
+    options = ("--categories", "b", "--diversity", "0.5", "--reasons")
     expected = load(model).recommend(
         ["i1", "i2"],
         k=4,
@@ -139,7 +140,10 @@ def test_titles_of_a_dataset(model: Path, events_file: Path, titles_file: Path, 
         (("recommend", "MODEL"), "recommend takes either --history or --user: give one of them"),
         (("recommend", "MODEL", "--history", "i1", "--user", "u1"), "recommend takes either --history or --user"),
         (("recommend", "MODEL", "--history", "i1", "--diversity", "2"), "diversity is 2.0: give a number from 0 to 1"),
-        (("recommend", "MODEL", "--history", "i1", "--category", "a"), "--category needs a table with the categories"),
+        (
+            ("recommend", "MODEL", "--history", "i1", "--categories", "a"),
+            "--categories needs a table with the",
+        ),
         (("recommend", "MODEL", "--user", "nobody"), "the user 'nobody' is not known to this model"),
         (("recommend", "MODEL", "--history", "@none.txt"), "none.txt cannot be read as a list of ids"),
         (("recommend", "MODEL", "--history", "i1", "--titles", "none.csv"), "none.csv does not exist: check the path"),

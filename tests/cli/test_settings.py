@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from cli.command_line import error_of, run
 from lorentzrec import Interactions, Model, TrainingConfig, load, train
-from lorentzrec.field_checks import alternatives, field_hints
+from lorentzrec.base.field_checks import alternatives, field_hints
+from tests.cli.command_line import error_of, run
 
 HINTS = field_hints(TrainingConfig)
 LITERALS = [

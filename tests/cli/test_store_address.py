@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from cli.command_line import error_of, run, run_json
 from lorentzrec.serving.stores.address import VARIABLE, open_store
-from lorentzrec.serving.stores.store import Event
-from serving.running_service import service_process, shop_store
+from lorentzrec.serving.stores.histories import Event
+from tests.cli.command_line import error_of, run, run_json
+from tests.serving.running_service import service_process, shop_store
 
 
 @pytest.fixture

@@ -10,24 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from cli.command_line import error_of, run, run_json
-from lorentzrec.serving.stores import file_store
 from lorentzrec.serving.stores.address import open_store
-from lorentzrec.serving.stores.new_items import ItemDetails
-from lorentzrec.serving.stores.store import Event
-from serving.running_service import shop_store
-from serving.stores.version_folder import write_version
-
-
-@pytest.fixture
-def older_store(tmp_path: Path) -> str:
-    """A file store as an older release wrote it."""
-    (tmp_path / "store" / "versions").mkdir(parents=True)
-    with closing(sqlite3.connect(tmp_path / "store" / "store.sqlite")) as connection:
-        connection.executescript(file_store.SCHEMA[0] + "PRAGMA user_version = 1")
-        connection.execute("INSERT INTO events VALUES ('ann', '1', 'tea', 1.0)")
-        connection.commit()
-    return f"file:{tmp_path / 'store'}"
+from lorentzrec.serving.stores.histories import Event
+from lorentzrec.serving.stores.new_items import NewItem
+from tests.cli.command_line import error_of, run, run_json
+from tests.serving.running_service import shop_store
+from tests.serving.stores.next_release import add_step
+from tests.serving.stores.version_folder import write_version
 
 
 @pytest.fixture
@@ -43,16 +32,16 @@ def store(tmp_path: Path) -> str:
     return url
 
 
-def test_only_migrate_changes_a_store_of_an_older_release(older_store: str) -> None:
-    for command in (["serve", older_store], ["live", older_store]):
-        assert error_of(*command).endswith(f"stop its services, then run lorentzrec store migrate {older_store}")
-    steps = len(file_store.SCHEMA)
-    done = run("store", "migrate", older_store)
-    assert done.stdout == f"{older_store} is up to date: {steps - 1} steps were taken\n"
-    assert f"step 2 of {steps}\n" in done.stderr
-    run("live", older_store)
-    assert run_json("store", "migrate", older_store) == {"store": older_store, "steps": []}
-    assert "nothing was to be done" in run("store", "migrate", older_store).stdout
+def test_only_migrate_changes_a_store_of_an_older_release(store: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    add_step(store, monkeypatch)
+    for command in (["serve", store], ["live", store]):
+        assert error_of(*command).endswith(f"stop its services, then run lorentzrec store migrate {store}")
+    done = run("store", "migrate", store)
+    assert done.stdout == f"{store} is up to date: 1 step was taken\n"
+    assert "step 2 of 2\n" in done.stderr
+    run("live", store)
+    assert run_json("store", "migrate", store) == {"store": store, "steps": []}
+    assert "nothing was to be done" in run("store", "migrate", store).stdout
 
 
 def test_migrate_needs_a_store(tmp_path: Path) -> None:
@@ -118,12 +107,12 @@ def test_new_items_are_removed_by_their_origin(store: str) -> None:
     with closing(open_store(store)) as opened:
         opened.add_events([Event(user, item, 1, item) for user, item in (("ann", "x"), ("ann", "y"), ("bob", "y"))])
         opened.note_customers({"x": ["ann"], "y": ["ann", "bob"]}, limit=10)
-        opened.describe_item("boot", ItemDetails("Boot"), limit=10)
+        opened.describe_item(NewItem("boot", title="Boot"), limit=10)
     removed = run_json("store", "remove-items", store, "--origin", "events", "--fewer-than", "2")
     assert removed == {"store": store, "origin": "events", "removed": 1}
     assert f"1 new item was removed from {store}" in run("store", "remove-items", store, "--origin", "events").output
     with closing(open_store(store)) as opened:
-        assert [item.id for item in opened.new_items().items] == ["boot"]
+        assert [item.id for item in opened.new_items()] == ["boot"]
     assert "--origin" in error_of("store", "remove-items", store)
     assert "'all' is not one of" in error_of("store", "remove-items", store, "--origin", "all")
 
@@ -162,7 +151,7 @@ def test_every_damaged_part_is_named(shop: str, tmp_path: Path) -> None:
     (version / "points.safetensors").write_bytes(b"")
     (version / "items.sqlite").write_bytes(b"x")
     with closing(sqlite3.connect(tmp_path / "store" / "store.sqlite")) as connection:
-        connection.execute("UPDATE events SET weight = -1 WHERE user = 'ann'")
+        connection.execute("UPDATE events SET weight = -1 WHERE user_id = 'ann'")
         connection.commit()
     result = run("store", "verify", shop, code=2)
     damaged = [line for line in result.stdout.splitlines() if line.startswith("DAMAGED")]

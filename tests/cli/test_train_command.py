@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from cli.command_line import SETTINGS, error_of, run, run_json
 from lorentzrec import Interactions, TrainingConfig, load, train
+from tests.cli.command_line import SETTINGS, error_of, run, run_json
 
 
 def test_a_file_becomes_a_model(events_file: Path, tmp_path: Path) -> None:
@@ -186,7 +186,7 @@ def test_a_file_that_may_not_be_read(events_file: Path, tmp_path: Path, monkeypa
     [
         ("none/model", "none is not a folder; create it first"),
         ("file", "is a file: give the name of a folder"),
-        ("shop", "holds something else (lorentzrec-dataset): choose another name, or remove it first"),
+        ("shop", "holds something else (lorentzrec dataset): choose another name, or remove it first"),
         ("pictures", "holds files but no manifest.json, so it was not written by lorentzrec: choose another name"),
     ],
 )

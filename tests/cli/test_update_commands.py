@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from cli.command_line import SETTINGS, error_of, run, run_json
 from lorentzrec import load
+from tests.cli.command_line import SETTINGS, error_of, run, run_json
 
 
 @pytest.fixture

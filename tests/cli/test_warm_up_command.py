@@ -6,8 +6,8 @@ import fcntl
 import json
 from pathlib import Path
 
-from cli.command_line import run, run_json, start
 from lorentzrec.learning.kernels.compiling import WAITING
+from tests.cli.command_line import run, run_json, start
 
 SETTINGS = ("--set", "model=symmetric", "--set", "loss=bpr")
 

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lorentzrec.data.event_order import KEY_RANGE, random_key
 from lorentzrec.data.interactions import Interactions
-from lorentzrec.data.random_keys import KEY_RANGE, random_key
 from lorentzrec.data.splitting import RULES, split
 from lorentzrec.errors import ConfigError, InputError
 
@@ -272,6 +272,7 @@ def test_without_times_only_targets_are_held_out() -> None:
 
 OPTIONS: dict[str, dict[str, Any]] = {
     "last_days": {"days": 3 / DAY},
+    "next_order": {"days": 3 / DAY},
     "held_out_customers": {"share": 0.6},
     "random": {"ratio": 0.5},
 }
@@ -290,3 +291,49 @@ def test_labels_that_are_not_true_or_false_are_refused() -> None:
         Interactions.from_pairs(["a"], ["b"], labels=["buy"])
     with pytest.raises(InputError, match="no event is a target"):
         Interactions.from_pairs(["a"], ["b"], labels=[False])
+
+
+ORDERS = Interactions.from_pairs(
+    ["ann"] * 6 + ["bob"] * 2 + ["cat"] * 2,
+    ["a", "b", "c", "d", "e", "f", "a", "b", "c", "d"],
+    [1, 1, 2 * DAY, 2 * DAY, 9 * DAY, 10 * DAY, 3 * DAY, 3 * DAY, 9 * DAY, 9 * DAY],
+    orders=["1", "1", "2", "2", "3", "3", "4", "4", "5", "5"],
+)
+
+
+def test_positions_of_orders() -> None:
+    assert ORDERS.order_positions.tolist() == [0, 0, 1, 1, 2, 2, 0, 0, 0, 0]
+    by_time = Interactions.from_pairs(["ann"] * 4, ["a", "b", "c", "d"], [1, 1, 2, 3])
+    assert by_time.order_positions.tolist() == [0, 0, 1, 2]
+    sequence = Interactions.from_pairs(["ann"] * 3, ["a", "b", "c"], [1, 1, 2], ties="given")
+    assert sequence.order_positions.tolist() == [0, 1, 2]
+
+
+def test_an_order_whose_events_are_apart_is_one() -> None:
+    data = Interactions.from_pairs(["ann"] * 3, ["a", "b", "c"], [1, 2, 3], orders=["x", "y", "x"])
+    assert data.order_positions.tolist() == [0, 1, 0]
+
+
+def test_leave_last_order_out_takes_whole_orders() -> None:
+    train, test = split(ORDERS, "leave_last_order_out")
+    assert triples(test) == [("ann", "e", 9 * DAY), ("ann", "f", 10 * DAY)]
+    assert len(train) == 8
+    assert test.notes[-1] == "2 customers with fewer than 2 orders stay entirely in training"
+
+
+def test_next_order_is_the_first_one_after_the_split_time() -> None:
+    """Ann's third order begins after day 1.5 and is not the first to do so; bob and cat are unknown by then."""
+    train, test = split(ORDERS, "next_order", days=8.5)
+    assert triples(test) == [("ann", "c", 2 * DAY), ("ann", "d", 2 * DAY)]
+    assert triples(train) == [("ann", "a", 1), ("ann", "b", 1)]
+    assert test.notes[-1].startswith("6 events left out, of orders after the first one that is held out")
+    with pytest.raises(ConfigError, match="days is 0"):
+        split(ORDERS, "next_order", days=0)
+
+
+def test_orders_that_overlap_are_put_together() -> None:
+    data = Interactions.from_pairs(["ann"] * 4, ["a", "b", "c", "d"], [1, 2, 3, 4], orders=["x", "y", "x", "y"])
+    together = data.with_orders_together()
+    assert together.items.ids(together.item_rows) == ["a", "c", "b", "d"]
+    assert together.order_positions.tolist() == [0, 0, 1, 1]
+    assert ORDERS.with_orders_together() is ORDERS

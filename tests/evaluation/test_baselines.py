@@ -6,7 +6,6 @@ from math import sqrt
 
 import numpy as np
 import pytest
-from fixed_scores import events
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -16,6 +15,7 @@ from lorentzrec.errors import ConfigError
 from lorentzrec.evaluation import baselines
 from lorentzrec.evaluation.baselines import Chance, ItemKNN, Popularity
 from lorentzrec.evaluation.protocol import evaluate
+from tests.evaluation.fixed_scores import events
 
 # Customers of a: 1, 2, 3; of b: 1, 2; of c: 3, 4; of d: 4.
 TRAIN = events([(1, "a"), (1, "b"), (2, "a"), (2, "b"), (3, "a"), (3, "c"), (4, "c"), (4, "d")])

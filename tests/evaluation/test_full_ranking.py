@@ -7,15 +7,17 @@ from typing import Any
 
 import numpy as np
 import pytest
-from fixed_scores import FixedScores, Pairs, events, random_scores, ranking_tasks
 from hypothesis import given
 from hypothesis import strategies as st
 
 from lorentzrec.data.vocabulary import Id
+from lorentzrec.errors import ConfigError, InputError
 from lorentzrec.evaluation import held_out
+from lorentzrec.evaluation.held_out import Candidates
 from lorentzrec.evaluation.list_metrics import popularity_quantiles
 from lorentzrec.evaluation.protocol import evaluate
 from lorentzrec.evaluation.report import render_counts
+from tests.evaluation.fixed_scores import FixedScores, Pairs, events, random_scores, ranking_tasks
 
 USERS = ["u", "v", "w"]
 ITEMS = ["a", "b", "c", "d", "e"]
@@ -145,3 +147,26 @@ def test_blocks_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_popularity_quantiles() -> None:
     """Counts 5, 1, 1, 3: 3 1/2 items up to the first, half of two for the twins, 2 1/2 for the last; of four."""
     assert popularity_quantiles(np.array([5, 1, 1, 3])).tolist() == [3.5 / 4, 1 / 4, 1 / 4, 2.5 / 4]
+
+
+@pytest.mark.parametrize(("candidates", "expected"), [("all", 1 / 2), ("new", 1), ("repeats", 1 / 2), ("unseen", 1)])
+def test_candidates_by_hand(candidates: Candidates, expected: float) -> None:
+    """Ann has a and b and buys b and c. By score: a, c, d, b. Reciprocal rank of the first item that was found."""
+    histories = events([("ann", "a"), ("ann", "b"), ("bob", "c"), ("bob", "d")])
+    model = FixedScores(histories, {"ann": {"a": 4, "c": 3, "d": 2, "b": 1}})
+    report = evaluate(model, events([("ann", "b"), ("ann", "c")]), candidates=candidates, metrics=["mrr"])
+    assert report["mrr@10"] == expected
+
+
+def test_customers_without_such_items_are_left_out_and_unknown_items_are_new() -> None:
+    histories = events([("ann", "a"), ("bob", "b")])
+    model = FixedScores(histories, {"ann": {"b": 1}, "bob": {"b": 1}})
+    test = events([("ann", "z"), ("ann", "b"), ("bob", "b")])
+    new = evaluate(model, test, candidates="new", k=1, metrics=["recall"])
+    assert (new.users.series.to_list(), new["recall@1"], new.counts["events"]) == (["ann"], 1 / 2, 2)
+    repeats = evaluate(model, test, candidates="repeats", k=1, metrics=["recall"])
+    assert (repeats.users.series.to_list(), repeats["recall@1"], repeats.counts["events"]) == (["bob"], 1, 1)
+    with pytest.raises(InputError, match="no customer has such items"):
+        evaluate(model, events([("ann", "b")]), candidates="repeats")
+    with pytest.raises(ConfigError, match="no candidates 'some'"):
+        evaluate(model, test, candidates="some")  # type: ignore[arg-type]

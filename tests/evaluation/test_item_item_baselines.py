@@ -11,8 +11,8 @@ from lorentzrec.errors import InputError
 from lorentzrec.evaluation import baselines
 from lorentzrec.evaluation.baselines import EASE, GFCF, ItemItem, TransitionCounts
 from lorentzrec.geometry import FloatArray
-from lorentzrec.memory import SHARPNESS
-from reference import memory as reference
+from lorentzrec.points.memory import SHARPNESS
+from tests.reference import memory as reference
 
 
 def events(*, ordered: bool) -> Interactions:

@@ -7,7 +7,6 @@ from math import log2, sqrt
 
 import numpy as np
 import pytest
-from fixed_scores import FixedScores, Pairs, events, random_scores, ranking_tasks
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -16,6 +15,7 @@ from lorentzrec.errors import ConfigError
 from lorentzrec.evaluation import list_metrics
 from lorentzrec.evaluation.list_metrics import gini
 from lorentzrec.evaluation.protocol import evaluate, evaluate_systems
+from tests.evaluation.fixed_scores import FixedScores, Pairs, events, random_scores, ranking_tasks
 
 USERS = ["u", "v", "w"]
 ITEMS = ["a", "b", "c", "d", "e"]

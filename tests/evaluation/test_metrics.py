@@ -6,7 +6,6 @@ from math import log2
 
 import numpy as np
 import pytest
-from fixed_scores import tied_lists
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -14,6 +13,7 @@ from lorentzrec.data.vocabulary import Id
 from lorentzrec.evaluation.metrics import METRICS, Ranks, hit_rate, ndcg, recall, reciprocal_rank
 from lorentzrec.evaluation.metrics import average_precision as map_at
 from lorentzrec.evaluation.metrics import precision as precision_at
+from tests.evaluation.fixed_scores import tied_lists
 
 
 def ranks(owners: list[int], above: list[int], tied: list[int], positives: list[int]) -> Ranks:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from fixed_scores import events
 
 from lorentzrec.errors import InputError
 from lorentzrec.evaluation import peers
 from lorentzrec.evaluation.baselines import Popularity
 from lorentzrec.evaluation.peers import ImplicitALS, ImplicitBPR
+from tests.evaluation.fixed_scores import events
 
 TRAIN = events([(user, 10 * (user % 2) + (user + step) % 5) for user in range(20) for step in range(4)])
 """Even customers have four of the items 0 to 4, odd ones four of 10 to 14."""

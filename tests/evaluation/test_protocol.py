@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from fixed_scores import FixedScores, events
 from numpy.typing import NDArray
 
 from lorentzrec.data.interactions import Interactions
@@ -14,6 +13,7 @@ from lorentzrec.data.vocabulary import Id
 from lorentzrec.errors import ConfigError, InputError
 from lorentzrec.evaluation.baselines import Popularity
 from lorentzrec.evaluation.protocol import evaluate
+from tests.evaluation.fixed_scores import FixedScores, events
 
 TRAIN = events([("u", "a"), ("u", "b"), ("v", "a"), ("v", "c"), ("w", "d"), ("w", "a")])
 TABLE: dict[Id, dict[Id, float]] = {

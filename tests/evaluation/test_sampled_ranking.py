@@ -6,7 +6,6 @@ from math import log2
 
 import numpy as np
 import pytest
-from fixed_scores import FixedScores, events
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
@@ -17,6 +16,7 @@ from lorentzrec.evaluation import held_out
 from lorentzrec.evaluation.protocol import evaluate
 from lorentzrec.evaluation.report import render_counts
 from lorentzrec.evaluation.sampled_ranking import draw_others
+from tests.evaluation.fixed_scores import FixedScores, events
 
 
 class ByRow(FixedScores):

@@ -6,7 +6,6 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-from hyperbolic_points import points, polar_point
 from hypothesis import given
 from numpy.testing import assert_allclose
 
@@ -14,7 +13,8 @@ from lorentzrec.errors import InputError
 from lorentzrec.geometry import FloatArray
 from lorentzrec.geometry.charts import from_klein, from_poincare, to_klein, to_poincare
 from lorentzrec.geometry.hyperboloid import distance, minkowski_dot
-from reference.charts import poincare_distance, poincare_metric
+from tests.geometry.hyperbolic_points import points, polar_point
+from tests.reference.charts import poincare_distance, poincare_metric
 
 
 def test_charts_by_hand() -> None:

@@ -13,7 +13,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from lorentzrec.errors import InputError
 from lorentzrec.geometry import FloatArray, sums
 from lorentzrec_paper.midpoints import frechet_mean
-from reference import euclidean, hyperboloid, midpoint
+from tests.reference import euclidean, hyperboloid, midpoint
 
 HERE, THERE = np.array([1.0, 2.0]), np.array([4.0, 6.0])
 

@@ -6,7 +6,12 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-from hyperbolic_points import (
+from hypothesis import assume, given
+from hypothesis import strategies as st
+from numpy.testing import assert_allclose, assert_array_equal
+
+from lorentzrec.geometry import FloatArray
+from tests.geometry.hyperbolic_points import (
     DIMENSION,
     basis_at,
     gradient_by_differences,
@@ -16,12 +21,7 @@ from hyperbolic_points import (
     tangent_at,
     vectors,
 )
-from hypothesis import assume, given
-from hypothesis import strategies as st
-from numpy.testing import assert_allclose, assert_array_equal
-
-from lorentzrec.geometry import FloatArray
-from reference.hyperboloid import (
+from tests.reference.hyperboloid import (
     boost,
     descent_step,
     distance,

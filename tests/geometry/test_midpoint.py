@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hyperbolic_points import gradient_by_differences, points, polar_point, rotations, vectors
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
@@ -27,7 +26,8 @@ from lorentzrec.geometry.hyperboloid import (
 from lorentzrec.geometry.midpoint import einstein_midpoint, normalise_sum
 from lorentzrec.geometry.sums import weighted_sum
 from lorentzrec_paper.midpoints import einstein_midpoint_as_printed, frechet_mean, frechet_mean_by_iterations
-from reference.midpoint import midpoint_gradient
+from tests.geometry.hyperbolic_points import gradient_by_differences, points, polar_point, rotations, vectors
+from tests.reference.midpoint import midpoint_gradient
 
 COUNT = 5
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hyperbolic_points import vectors
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
@@ -12,7 +11,8 @@ from numpy.testing import assert_allclose, assert_array_equal
 from lorentzrec.errors import InputError
 from lorentzrec.geometry import FloatArray
 from lorentzrec.geometry.sums import total_weight, weighted_sum, weights_of
-from reference.sums import leave_out_sums, leave_out_sums_gradient, prefix_sums, prefix_sums_gradient
+from tests.geometry.hyperbolic_points import vectors
+from tests.reference.sums import leave_out_sums, leave_out_sums_gradient, prefix_sums, prefix_sums_gradient
 
 THREE = np.array([[1.0, 10.0], [2.0, 20.0], [4.0, 40.0]])
 WEIGHTS = np.array([3.0, 0.5, 7.0])

@@ -6,8 +6,8 @@ from collections import Counter
 from dataclasses import dataclass, replace
 from typing import Any
 
+from lorentzrec.data.event_order import random_key, tie_key
 from lorentzrec.data.interactions import Interactions
-from lorentzrec.data.random_keys import random_key, tie_key
 from lorentzrec.ingest.prepare import PrepareConfig
 
 

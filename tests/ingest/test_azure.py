@@ -20,7 +20,8 @@ from lorentzrec.errors import InputError
 from lorentzrec.ingest.dataset import open_dataset
 from lorentzrec.ingest.prepare import PrepareConfig, prepare
 from lorentzrec.ingest.storage import fetch, fetch_outline, list_files, remove
-from lorentzrec_paper.servers import Azurite, free_port
+from lorentzrec_paper.servers import free_port
+from tests.emulators import Azurite
 
 pytest.importorskip("obstore", reason="obstore is not installed")
 pytest.importorskip("azure.storage.blob", reason="azure-storage-blob is not installed")
@@ -43,8 +44,9 @@ def test_round_trip_to_a_trained_model(container: Any, tmp_path: Path) -> None:
     )
     container.upload_blob("raw/more/b.parquet", (tmp_path / "b.parquet").read_bytes())
     root = f"az://{container.container_name}"
-    config = PrepareConfig(events=(f"{root}/raw",), out=f"{root}/sets/one", split="leave_last_out")
-    report = prepare(config)
+    config = PrepareConfig(events=(f"{root}/raw",), split="leave_last_out")
+    out = f"{root}/sets/one"
+    report = prepare(config, out)
     assert report.counts == {"events": 603, "users": 31, "items": 20}
     assert [name for name in names(container) if not name.startswith("raw/")] == [
         "sets/one/interactions.parquet",
@@ -57,14 +59,14 @@ def test_round_trip_to_a_trained_model(container: Any, tmp_path: Path) -> None:
     (tmp_path / "raw").mkdir()
     (tmp_path / "raw" / "a.csv").write_text(TEXT)
     shutil.move(tmp_path / "b.parquet", tmp_path / "raw" / "b.parquet")
-    local = prepare(replace(config, events=(str(tmp_path / "raw"),), out=str(tmp_path / "one")))
+    local = prepare(replace(config, events=(str(tmp_path / "raw"),)), tmp_path / "one")
     assert local.digest == report.digest
     model = train(
         Interactions.from_dataset(f"{root}/sets/one", "train"), TrainingConfig(dimension=4, epochs=1, threads=1)
     )
     assert len(model.recommend(history=["i1", "i2"], k=3).ids) == 3
-    assert prepare(config).unchanged
-    assert not prepare(replace(config, duplicates="first")).unchanged
+    assert prepare(config, out).unchanged
+    assert not prepare(replace(config, duplicates="first"), out).unchanged
 
 
 def test_patterns_folders_and_single_files_are_listed(container: Any) -> None:
@@ -122,17 +124,17 @@ def test_tasks_of_spark_read_and_write_blobs(container: Any, tmp_path: Path) -> 
     text = "user,item,time\n" + "".join(f"u{n % 30},i{n * 7 % 53},{n}\n" for n in range(600))
     container.upload_blob("raw/a.csv", text)
     root = f"az://{container.container_name}"
-    config = PrepareConfig(events=(f"{root}/raw",), out=f"{root}/out")
+    config = PrepareConfig(events=(f"{root}/raw",))
     training = TrainingConfig(dimension=4, epochs=2, negative_count=8, validation=9, threads=1)
     rounds: dict[str, Any] = {"workers": 2, "rounds": 2}
     with spark_engine(master="local[2]", memory="1g") as engine:
-        there = prepare(config, engine)
+        there = prepare(config, f"{root}/out", engine)
         scratch = f"{root}/scratch"
         model = train(f"{root}/out", training, session=engine._session, scratch=scratch, **rounds)
         assert not [name for name in names(container) if name.startswith("scratch")]
         model.save(tmp_path / "model")
         recommend_all(tmp_path / "model", f"{root}/all", session=engine._session, k=2)
-        here = prepare(replace(config, out=str(tmp_path / "out")))
+        here = prepare(config, tmp_path / "out")
         expected = train(tmp_path / "out", training, session=engine._session, scratch=tmp_path / "scratch", **rounds)
     assert there.digest == here.digest
     open_dataset(f"{root}/out").verify()
@@ -146,9 +148,9 @@ def test_faults_leave_nothing_in_the_container(container: Any) -> None:
     root = f"az://{container.container_name}"
     container.upload_blob("a.csv", TEXT + "u1,i1\n")
     with pytest.raises(InputError, match=r"a\.csv line 602: 2 fields instead of 3"):
-        prepare(PrepareConfig(events=(f"{root}/a.csv",), out=f"{root}/out"))
+        prepare(PrepareConfig(events=(f"{root}/a.csv",)), f"{root}/out")
     assert names(container) == ["a.csv"]
-    prepare(PrepareConfig(events=(f"{root}/a.csv",), out=f"{root}/out", on_error="skip"))
+    prepare(PrepareConfig(events=(f"{root}/a.csv",), on_error="skip"), f"{root}/out")
     assert "out/rejected.parquet" in names(container)
 
 
@@ -163,7 +165,7 @@ def test_a_failure_while_uploading_is_cleaned_up(container: Any, monkeypatch: py
 
     monkeypatch.setattr(engines, "write_events", interrupted)
     with pytest.raises(KeyboardInterrupt):
-        prepare(PrepareConfig(events=(f"{root}/a.csv",), out=f"{root}/out"))
+        prepare(PrepareConfig(events=(f"{root}/a.csv",)), f"{root}/out")
     assert names(container) == ["a.csv"]
 
 
@@ -176,7 +178,7 @@ def test_unusable_addresses_are_reported(container: Any, monkeypatch: pytest.Mon
     container.upload_blob("home/thesis.txt", b"years of work")
     container.upload_blob("a.csv", TEXT)
     with pytest.raises(InputError, match=r"holds files but no manifest\.json"):
-        prepare(PrepareConfig(events=(f"{root}/a.csv",), out=f"{root}/home"))
+        prepare(PrepareConfig(events=(f"{root}/a.csv",)), f"{root}/home")
     wrong = azurite.connection_string.replace(azurite.KEY, "d3Jvbmc=")
     monkeypatch.setenv("AZURE_STORAGE_CONNECTION_STRING", wrong)
     with pytest.raises(InputError, match="access denied"):

@@ -18,7 +18,6 @@ from scipy import sparse
 from lorentzrec import Interactions, evaluate, train
 from lorentzrec.errors import ConfigError, InputError
 from lorentzrec.evaluation.baselines import Popularity
-from lorentzrec.networks.statistics import network_statistics
 
 BERLIN = pd.to_datetime(pd.Series(["2024-01-01 10:00", "2024-06-01 00:00"])).dt.tz_localize("Europe/Berlin")
 IN_UTC = [1_704_099_600, 1_717_192_800]
@@ -231,6 +230,3 @@ def test_long_work_reports_its_progress() -> None:
     evaluate(Popularity(train_part), test_part, watch=shares.append)
     assert shares == sorted(shares)
     assert shares[-1] == 1.0
-    repetitions: list[int] = []
-    network_statistics(data, trials=3, watch=lambda: repetitions.append(1))
-    assert len(repetitions) == 6

@@ -21,7 +21,7 @@ from lorentzrec.ingest import text as text_module
 from lorentzrec.ingest.layouts import detect_layout, split_line
 from lorentzrec.ingest.lines import scan_lines
 from lorentzrec.ingest.sources import Source
-from saved_datasets import save_dataset
+from tests.saved_datasets import save_dataset
 
 BOOKS = (
     b'"User-ID";"ISBN";"Book-Rating"\r\n'
@@ -335,10 +335,3 @@ def test_a_saved_dataset_keeps_the_order_of_equal_times(tmp_path: Path) -> None:
 def test_impossible_orders_are_refused(tmp_path: Path, content: str, options: dict[str, Any], complaint: str) -> None:
     with pytest.raises(InputError, match=complaint):
         Interactions.from_file(written(tmp_path, content), **options)
-
-
-def test_positions_as_times_is_deprecated(tmp_path: Path) -> None:
-    path = written(tmp_path, "1 30 10 20\n", "e.txt")
-    with pytest.warns(DeprecationWarning, match="now called ordered"):
-        data = Interactions.from_file(path, "adjacency", positions_as_times=True)
-    assert data.history_ids(1) == [30, 10, 20]

@@ -15,7 +15,7 @@ from lorentzrec.errors import ArtifactError, InputError
 from lorentzrec.ingest.dataset import open_dataset, write_frame
 from lorentzrec.ingest.prepare import PrepareConfig, prepare
 from lorentzrec.ingest.sources import Source
-from saved_datasets import save_dataset
+from tests.saved_datasets import save_dataset
 
 TEXT = (
     "user,item,time,order_id\n"
@@ -59,7 +59,7 @@ def test_every_way_in_gives_the_same_orders(tmp_path: Path) -> None:
     pairs = Interactions.from_pairs(of_u["user"], of_u["item"], of_u["time"], orders=of_u["order_id"])
     alone = Interactions.from_frame(of_u)
     assert pairs.digest == alone.digest
-    report = prepare(PrepareConfig(events=(str(path),), out=str(tmp_path / "d")))
+    report = prepare(PrepareConfig(events=(str(path),)), str(tmp_path / "d"))
     assert open_dataset(tmp_path / "d").interactions().digest == data.digest
     assert open_dataset(tmp_path / "d").manifest["columns"] == [
         "user_row",
@@ -195,6 +195,6 @@ def test_the_seed_decides_and_the_note_names_the_option(tmp_path: Path) -> None:
     assert kept.notes[0].endswith("have equal times, and are in the order of the file")
     framed = Interactions.from_frame(pl.read_csv(path), ties="given")
     assert (framed.digest, framed.ties_given) == (kept.digest, True)
-    report = prepare(PrepareConfig(events=(str(path),), out=str(tmp_path / "d"), source=Source(ties="file")))
+    report = prepare(PrepareConfig(events=(str(path),), source=Source(ties="file")), str(tmp_path / "d"))
     assert open_dataset(report.address).interactions().ties_given
     assert report.notes == kept.notes

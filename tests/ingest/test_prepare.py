@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import json
+import random
 import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import polars as pl
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from slow_preparation import Event, csv_of, prepare_slowly
 
 from lorentzrec.data.interactions import Interactions
 from lorentzrec.errors import ConfigError, InputError
@@ -22,7 +22,8 @@ from lorentzrec.ingest.dataset import open_dataset
 from lorentzrec.ingest.pipeline import Step
 from lorentzrec.ingest.prepare import PrepareConfig, PrepareReport, prepare
 from lorentzrec.ingest.sources import Source, source_named
-from saved_datasets import save_dataset
+from tests.ingest.slow_preparation import Event, csv_of, prepare_slowly
+from tests.saved_datasets import save_dataset
 
 ALL_COLUMNS = Source(rating_column="rating", event_column="event")
 
@@ -34,7 +35,7 @@ def write(folder: Path, text: str, name: str = "events.csv") -> str:
 
 def run(folder: Path, text: str, **options: Any) -> PrepareReport:
     source = options.pop("source", Source())
-    return prepare(PrepareConfig(events=(write(folder, text),), out=str(folder / "out"), source=source, **options))
+    return prepare(PrepareConfig(events=(write(folder, text),), source=source, **options), str(folder / "out"))
 
 
 def row_counts(report: PrepareReport) -> list[tuple[str, int, int]]:
@@ -81,7 +82,6 @@ def test_result_equals_the_slow_reference(
     path = write(folder, csv_of(events))
     config = PrepareConfig(
         events=(path,),
-        out=str(folder / "fast"),
         source=ALL_COLUMNS,
         drop_unseen_items=drop and options["split"] is not None,
         **options,
@@ -96,11 +96,11 @@ def test_result_equals_the_slow_reference(
         patch.setattr(engines, "USERS_PER_BLOCK", 2)
         if not slow:
             with pytest.raises(InputError, match=complaint):
-                prepare(config)
+                prepare(config, folder / "fast")
             return
-        report = prepare(config)
+        report = prepare(config, folder / "fast")
     expected = save_dataset(slow.get("", slow), folder / "slow")
-    fast = open_dataset(config.out)
+    fast = open_dataset(folder / "fast")
     for ours, theirs in zip(fast.parts(), expected.parts(), strict=True):
         assert ours.digest == theirs.digest
     assert report.counts == expected.manifest["counts"]
@@ -174,6 +174,26 @@ def test_k_core_repeats_until_nothing_changes(tmp_path: Path) -> None:
     assert core.counts == {"events": 4, "users": 2, "items": 2}
 
 
+@pytest.mark.parametrize(("split", "options"), [("leave_last_order_out", {}), ("next_order", {"days": 10.0})])
+@pytest.mark.parametrize("orders", ["times", "column", "sequence"])
+def test_splits_by_orders_are_those_of_arrays(
+    tmp_path: Path, split: str, options: dict[str, float], orders: str
+) -> None:
+    draw = random.Random(5)
+    lines = ["user,item,time" + ",order" * (orders == "column")]
+    for _ in range(1500):
+        user, day = draw.randrange(40), draw.randrange(50)
+        order = f",{user}-{day // 2}" if draw.random() < 0.9 else ","
+        lines.append(f"{user},{draw.randrange(60)},{86_400 * day}" + order * (orders == "column"))
+    path = write(tmp_path, "\n".join(lines) + "\n")
+    ties: Literal["shuffle", "file"] = "file" if orders == "sequence" else "shuffle"
+    expected = Interactions.from_file(path, ties=ties).split(split, **options)
+    run(tmp_path, "\n".join(lines) + "\n", source=Source(ties=ties), split=split, split_options=options)
+    for name, part in zip(("train", "test"), expected, strict=True):
+        found = Interactions.from_dataset(tmp_path / "out", name)
+        assert found.to_frame().equals(part.to_frame())
+
+
 def test_given_test_files(tmp_path: Path) -> None:
     test = write(tmp_path, "user,item,time\nann,b,9\ndan,a,9\nann,new,8\n", "test.csv")
     train = "user,item,time\nann,a,1\nbob,b,2\n"
@@ -196,10 +216,10 @@ def test_ids_of_several_files_have_one_type(tmp_path: Path) -> None:
     folder.mkdir()
     pl.DataFrame({"user": [1, 2], "item": [10, 20]}).write_parquet(folder / "a.parquet")
     (folder / "b.csv").write_text("user,item\n3,10\n1,30\n")
-    report = prepare(PrepareConfig(events=(str(folder),), out=str(tmp_path / "out")))
+    report = prepare(PrepareConfig(events=(str(folder),)), str(tmp_path / "out"))
     assert sorted(Interactions.from_dataset(tmp_path / "out").users.series) == [1, 2, 3]
     (folder / "b.csv").write_text("user,item\n3,10\n01,30\n")
-    prepare(PrepareConfig(events=(str(folder),), out=str(tmp_path / "out")))
+    prepare(PrepareConfig(events=(str(folder),)), str(tmp_path / "out"))
     assert sorted(Interactions.from_dataset(tmp_path / "out").users.series) == ["01", "1", "2", "3"]
     assert report.counts == {"events": 4, "users": 3, "items": 3}
 
@@ -209,7 +229,7 @@ def test_files_with_other_unused_columns(tmp_path: Path) -> None:
     folder.mkdir()
     (folder / "a.csv").write_text("user,item,shop\n1,10,x\n")
     (folder / "b.csv").write_text("user,item\n2,20\n")
-    assert prepare(PrepareConfig(events=(str(folder),), out=str(tmp_path / "out"))).counts["events"] == 2
+    assert prepare(PrepareConfig(events=(str(folder),)), str(tmp_path / "out")).counts["events"] == 2
 
 
 def test_another_dataset_is_replaced_with_a_note(tmp_path: Path) -> None:
@@ -235,36 +255,36 @@ def test_item_table(tmp_path: Path) -> None:
     films = write(tmp_path, "1::Alien (1979)::Horror|Sci-Fi\n3::Brazil::Satire\n", "movies.dat")
     ratings = write(tmp_path, "7::1::5::100\n7::2::5::200\n", "ratings.dat")
     source = source_named("movielens-10m")
-    config = PrepareConfig(events=(ratings,), out=str(tmp_path / "out"), source=source, reader="movielens-10m")
-    report = prepare(replace(config, items=films))
+    config = PrepareConfig(events=(ratings,), source=source, reader="movielens-10m")
+    report = prepare(replace(config, items=films), tmp_path / "out")
     items = open_dataset(tmp_path / "out").items
     assert items.rows() == [(0, 1, 1, "Alien (1979)", "Horror|Sci-Fi"), (1, 2, 1, None, None)]
     assert report.notes == ("the item table covers 1 of 2 items (1 row for other items)",)
     table = write(tmp_path, '{"item":"1","name":"A","price":9.5}\n{"item":"2","name":"B"}\n', "items.jsonl")
     config = replace(config, items=table, item_source=Source(), item_columns={"title": "name"})
-    prepare(config)
+    prepare(config, tmp_path / "out")
     assert open_dataset(tmp_path / "out").items.select("title", "price").rows() == [("A", 9.5), ("B", None)]
     write(tmp_path, '{"item":"1","name":"A","price":"dear"}\n', "items.jsonl")
     with pytest.raises(InputError, match="the price 'dear' is not a number"):
-        prepare(config)
+        prepare(config, tmp_path / "out")
     write(tmp_path, '{"item":"1"}\n{"item":"1"}\n', "items.jsonl")
     with pytest.raises(InputError, match="the item '1' occurs twice"):
-        prepare(replace(config, item_columns={}))
+        prepare(replace(config, item_columns={}), tmp_path / "out")
 
 
 def test_the_same_run_again_is_recognised(tmp_path: Path) -> None:
     text = "user,item\nu,a\nu,b\n"
     first = run(tmp_path, text)
-    config = PrepareConfig(events=(str(tmp_path / "events.csv"),), out=str(tmp_path / "out"))
-    again = prepare(config)
+    config = PrepareConfig(events=(str(tmp_path / "events.csv"),))
+    again = prepare(config, tmp_path / "out")
     assert again.unchanged
     assert not first.unchanged
     assert again.steps == first.steps
-    assert not prepare(replace(config, force=True)).unchanged
-    assert not prepare(replace(config, duplicates="first")).unchanged
+    assert not prepare(config, tmp_path / "out", force=True).unchanged
+    assert not prepare(replace(config, duplicates="first"), tmp_path / "out").unchanged
     assert replace(config, minimum_rating=0).options() != config.options()
     write(tmp_path, text + "u,c\n")
-    assert prepare(replace(config, duplicates="first")).counts["events"] == 3
+    assert prepare(replace(config, duplicates="first"), tmp_path / "out").counts["events"] == 3
 
 
 BROKEN = "user,item,time\nu,a,1\nu,b\nu,c,never\n,d,4\nu,e,5\n"
@@ -287,7 +307,7 @@ def test_skip_saves_the_rejected_rows(tmp_path: Path) -> None:
     ]
     assert report.notes == (
         "1 row without a user is left out",
-        "2 faulty rows skipped: column 'time': not a number (1), wrong number of fields (1): see rejected.parquet in "
+        "2 faulty rows skipped: 2 fields instead of 3 (1), column 'time': not a number (1): see rejected.parquet in "
         "the dataset",
     )
     assert set(rejected["file"]) == {str(tmp_path / "events.csv")}
@@ -297,8 +317,8 @@ def test_skip_saves_the_rejected_rows(tmp_path: Path) -> None:
 def test_skip_of_parquet_rows(tmp_path: Path) -> None:
     frame = pl.DataFrame({"user": ["u", None, "v"], "item": ["a", "b", "c"], "weight": [1.0, 1.0, -2.0]})
     frame.write_parquet(tmp_path / "e.parquet")
-    config = PrepareConfig(events=(str(tmp_path / "e.parquet"),), out=str(tmp_path / "out"), on_error="skip")
-    assert prepare(config).rejected == 1
+    config = PrepareConfig(events=(str(tmp_path / "e.parquet"),), on_error="skip")
+    assert prepare(config, tmp_path / "out").rejected == 1
     rejected = pl.read_parquet(tmp_path / "out" / "rejected.parquet").sort("line")
     assert rejected["fault"].to_list() == ["column 'weight': not positive"]
     assert json.loads(rejected["text"][0]) == {"user": "v", "item": "c", "weight": -2.0}
@@ -326,7 +346,7 @@ from lorentzrec.ingest.prepare import PrepareConfig, prepare
 from lorentzrec.errors import InputError
 resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000))
 try:
-    prepare(PrepareConfig(events=("events.csv",), out="out", on_error="skip"), scratch=".")
+    prepare(PrepareConfig(events=("events.csv",), on_error="skip"), "out", scratch=".")
 except InputError as error:
     print(error)
 """
@@ -382,7 +402,7 @@ def test_files_of_different_kinds_are_refused(tmp_path: Path) -> None:
     (folder / "a.csv").write_text("user,item,time\nu,a,1\n")
     (folder / "b.csv").write_text("user,item\nu,a\n")
     with pytest.raises(InputError, match=r"b\.csv has user, item, but .*a\.csv has user, item, time"):
-        prepare(PrepareConfig(events=(str(folder),), out=str(tmp_path / "out")))
+        prepare(PrepareConfig(events=(str(folder),)), str(tmp_path / "out"))
 
 
 def test_kinds_of_events_that_are_targets(tmp_path: Path) -> None:

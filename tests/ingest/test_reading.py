@@ -70,12 +70,10 @@ def test_names_with_brackets_are_no_patterns(tmp_path: Path) -> None:
     (folder / "e[3].jsonl").write_text('{"user": "c", "item": "x", "time": 3}\n')
     (folder / "e[4].csv").write_bytes("user,item,time\nd,x,4\n".encode("utf-16"))
     pl.DataFrame({"item": ["x"], "title": ["X"]}).write_parquet(tmp_path / "items[1].parquet")
-    config = PrepareConfig(
-        events=(str(folder),), out=str(tmp_path / "out[1]"), items=str(tmp_path / "items[1].parquet"), on_error="skip"
-    )
-    report = prepare(config, scratch=scratch)
+    config = PrepareConfig(events=(str(folder),), items=str(tmp_path / "items[1].parquet"), on_error="skip")
+    report = prepare(config, tmp_path / "out[1]", scratch=scratch)
     assert (report.counts["events"], report.rejected) == (4, 1)
-    assert open_dataset(config.out).items["title"].to_list() == ["X"]
+    assert open_dataset(tmp_path / "out[1]").items["title"].to_list() == ["X"]
 
 
 def test_zstd_and_other_encodings(tmp_path: Path) -> None:

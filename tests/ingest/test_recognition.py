@@ -163,7 +163,7 @@ def test_rows_without_ids_are_left_out_and_most_of_them_refused(tmp_path: Path) 
         assert data.notes == ("2 rows without a user are left out",)
         assert len(data) == 2
     (tmp_path / "e.csv").write_text("user,item,time\nu,a,1\n,b,never\nv,c,3\n")
-    report = prepare(PrepareConfig(events=(str(tmp_path / "e.csv"),), out=str(tmp_path / "d")))
+    report = prepare(PrepareConfig(events=(str(tmp_path / "e.csv"),)), str(tmp_path / "d"))
     assert report.notes == ("1 row without a user is left out",)
     assert [(step.name, step.rows_in, step.rows_out) for step in report.steps] == [("read", 3, 3), ("ids", 3, 2)]
     (tmp_path / "e.csv").write_text("user,item\n,a\n,b\nv,c\n")
@@ -393,7 +393,7 @@ def test_of_a_folder_or_an_archive_no_file_with_the_same_columns_is_left_out(tmp
     left_out = f"of the folder {folder} only ratings.csv is read"
     data = Interactions.from_file(folder)
     assert (len(data), data.notes[0]) == (2, left_out)
-    report = prepare(PrepareConfig(events=(str(folder),), out=str(tmp_path / "out")))
+    report = prepare(PrepareConfig(events=(str(folder),)), str(tmp_path / "out"))
     assert (report.counts["events"], report.notes[0]) == (2, left_out)
     archive = tmp_path / "d.zip"
     with zipfile.ZipFile(archive, "w") as file:

@@ -28,12 +28,12 @@ from pyspark.sql import SparkSession
 from lorentzrec.ingest.prepare import PrepareConfig, prepare
 from lorentzrec.ingest.spark_engine import spark_engine
 
-config = PrepareConfig(events=("events.csv",), out="there", split="leave_last_out")
+config = PrepareConfig(events=("events.csv",), split="leave_last_out")
 SparkSession.builder.remote("local[2]").getOrCreate()  # starts a server in this process
 with spark_engine(master="sc://localhost") as engine:
     assert "connect" in type(engine._session).__module__
-    there = prepare(config, engine)
-here = prepare(replace(config, out="here"))
+    there = prepare(config, "there", engine)
+here = prepare(config, "here")
 assert there.digest == here.digest and there.steps == here.steps
 print("equal")
 """

@@ -22,7 +22,7 @@ from lorentzrec.ingest.dataset import open_dataset
 from lorentzrec.ingest.prepare import PrepareConfig, PrepareReport, prepare
 from lorentzrec.ingest.sources import Source, source_named
 from lorentzrec.ingest.spark_engine import SparkEngine, spark_engine
-from spark_marks import SPARK_MARKS
+from tests.spark_marks import SPARK_MARKS
 
 pytest.importorskip("pyspark", reason="pyspark is not installed")
 pytestmark = SPARK_MARKS
@@ -36,8 +36,8 @@ def engine() -> Iterator[SparkEngine]:
 
 def both(config: PrepareConfig, engine: SparkEngine, folder: Path) -> PrepareReport:
     """Prepare on either engine; everything but the time must be the same."""
-    here = prepare(replace(config, out=str(folder / "polars")))
-    there = prepare(replace(config, out=str(folder / "spark")), engine)
+    here = prepare(config, folder / "polars")
+    there = prepare(config, folder / "spark", engine)
     assert there.digest == here.digest
     assert there.steps == here.steps
     assert there.notes == here.notes
@@ -52,10 +52,10 @@ def both(config: PrepareConfig, engine: SparkEngine, folder: Path) -> PrepareRep
 def rejected(path: Path, engine: SparkEngine, message: str) -> pl.DataFrame:
     """The rows of a file that either engine rejects: the same ones, and no dataset is made unless they are skipped."""
     folder = path.parent
-    config = PrepareConfig(events=(str(path),), out=str(folder / "out"))
+    config = PrepareConfig(events=(str(path),))
     for chosen in (None, engine):
         with pytest.raises(InputError, match=message):
-            prepare(config, chosen)
+            prepare(config, folder / "out", chosen)
     assert not (folder / "out").exists()
     both(replace(config, on_error="skip"), engine, folder)
     ours, theirs = (pl.read_parquet(folder / name / "rejected.parquet").sort("line") for name in ("polars", "spark"))
@@ -101,7 +101,7 @@ def awkward_events(count: int = 400) -> str:
 def test_ties_duplicates_and_unusual_ids(tmp_path: Path, engine: SparkEngine, options: dict[str, Any]) -> None:
     (tmp_path / "events.csv").write_text(awkward_events(), "utf-8")
     source = Source(rating_column="rating", event_column="event")
-    config = PrepareConfig(events=(str(tmp_path / "events.csv"),), out="", source=source, **options)
+    config = PrepareConfig(events=(str(tmp_path / "events.csv"),), source=source, **options)
     both(config, engine, tmp_path)
 
 
@@ -119,17 +119,29 @@ def test_many_files_and_tasks(tmp_path: Path, engine: SparkEngine, monkeypatch: 
     events[:12_000].write_parquet(folder / "a.parquet")
     (folder / "b.csv.gz").write_bytes(gzip.compress(events[12_000:].write_csv().encode()))
     monkeypatch.setattr(spark_module, "EVENTS_PER_TASK", 5_000)
-    report = both(PrepareConfig(events=(str(folder),), out="", split="last_days"), engine, tmp_path)
+    report = both(PrepareConfig(events=(str(folder),), split="last_days"), engine, tmp_path)
     files = open_dataset(tmp_path / "spark").manifest["files"]
     assert len([name for name in files if name.startswith("interactions.parquet/")]) > 1
     assert report.steps[0].rows_out == 20_000 > report.counts["events"]  # newcomers of the last week are left out
+
+
+@pytest.mark.parametrize("split", ["leave_last_order_out", "next_order"])
+@pytest.mark.parametrize("ordered", [False, True])
+def test_splits_by_orders(tmp_path: Path, engine: SparkEngine, split: str, ordered: bool) -> None:
+    """Orders are known for most events, or they are events with equal times."""
+    events = random_events(3_000, user=100, item=300, time=80)
+    if ordered:
+        number = pl.format("{}-{}", "user", pl.col("time") // 200_000)
+        events = events.with_columns(order=pl.when(pl.col("item") > 30).then(number))
+    events.write_csv(tmp_path / "events.csv")
+    both(PrepareConfig(events=(str(tmp_path / "events.csv"),), split=split), engine, tmp_path)
 
 
 def test_reviews_without_times_and_held_out_customers(tmp_path: Path, engine: SparkEngine) -> None:
     rows = [{"reviewerID": f"A{n % 40}", "asin": f"B{n * 7 % 23}", "overall": 1 + n % 5} for n in range(300)]
     (tmp_path / "r.json").write_text("".join(json.dumps(row) + "\n" for row in rows))
     source = replace(source_named("amazon-reviews"), time_column=None)
-    config = PrepareConfig(events=(str(tmp_path / "r.json"),), out="", source=source)
+    config = PrepareConfig(events=(str(tmp_path / "r.json"),), source=source)
     report = both(
         replace(config, split="held_out_customers", split_options={"share": 0.4}, duplicates="last"), engine, tmp_path
     )
@@ -140,7 +152,7 @@ def test_reviews_without_times_and_held_out_customers(tmp_path: Path, engine: Sp
 def test_floats_and_missing_ids(tmp_path: Path, engine: SparkEngine) -> None:
     path = tmp_path / "events.csv"
     path.write_text("user,item,time\n17.0,a,1\n17,NULL,1\n,b,2\n3.0, b,2\n3.0,a,2\n")
-    report = both(PrepareConfig(events=(str(path),), out="", source=Source(tie_seed=5)), engine, tmp_path)
+    report = both(PrepareConfig(events=(str(path),), source=Source(tie_seed=5)), engine, tmp_path)
     assert len(report.notes) == 5
     assert open_dataset(tmp_path / "spark").interactions().users.series.to_list() == [3, 17]
 
@@ -155,7 +167,7 @@ def test_both_engines_use_the_order_of_files(
     events[:2_000].write_parquet(folder / "a.parquet")
     events[2_000:].write_csv(folder / "b.csv")
     monkeypatch.setattr(spark_module, "EVENTS_PER_TASK", 500)
-    config = PrepareConfig(events=(str(folder),), out="", source=source, maximum_history=60, split="leave_last_two")
+    config = PrepareConfig(events=(str(folder),), source=source, maximum_history=60, split="leave_last_two")
     (tmp_path / "last").mkdir()
     both(replace(config, duplicates="last"), engine, tmp_path / "last")
     both(config, engine, tmp_path)

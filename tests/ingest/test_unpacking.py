@@ -15,13 +15,12 @@ import pytest
 import zstandard
 from scipy import sparse
 
-from damaged_folders import mutated
 from lorentzrec.data.interactions import Interactions
 from lorentzrec.data.vocabulary import Vocabulary
-from lorentzrec.errors import ArtifactError, InputError
+from lorentzrec.errors import InputError
 from lorentzrec.ingest.prepare import PrepareConfig, prepare
-from lorentzrec.ingest.storage import parquet_faults
 from lorentzrec.ingest.text import LONGEST_LINE, LimitedLines, decompress
+from tests.damaged_folders import mutated
 
 TEXT = "user,item,time\n" + "".join(f"u{row % 50},i{row * 7 % 31},{row}\n" for row in range(500))
 SMALL = Interactions.from_pairs(["a", "a", "b"], ["x", "y", "x"])
@@ -95,14 +94,8 @@ def test_an_overlong_line_is_refused(tmp_path: Path, name: str, start: str, line
     with pytest.raises(InputError, match=message):
         Interactions.from_file(path)
     with pytest.raises(InputError, match=message):
-        prepare(PrepareConfig(events=(str(path),), out=str(tmp_path / "out")))
+        prepare(PrepareConfig(events=(str(path),)), str(tmp_path / "out"))
     assert not (tmp_path / "out").exists()
-
-
-def test_a_panic_of_polars_is_an_error_like_others() -> None:
-    with pytest.raises(ArtifactError, match=r"^d/items\.parquet cannot be read \(out of range\): copy it again$"):  # noqa: SIM117
-        with parquet_faults("d/items.parquet", "copy it again"):
-            raise pl.exceptions.PanicException("out of range\nstack backtrace")
 
 
 class Endless(io.RawIOBase):

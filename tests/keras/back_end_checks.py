@@ -39,11 +39,11 @@ from lorentzrec.keras.blocks import Blocks
 from lorentzrec.keras.losses import RankingLoss
 from lorentzrec.keras.points import distances, gaps, midpoints, midpoints_before, pair_gaps, products
 from lorentzrec.keras.training import train
-from lorentzrec.learning.epochs import block_bounds, epoch_key, order_of
-from lorentzrec.learning.tables import BLOCK_ROWS, FOLDED_BLOCK_ROWS, events_of, settings_of, table_of
+from lorentzrec.learning.epochs import cut_blocks, epoch_key, shuffle_learners
+from lorentzrec.learning.tables import BLOCK_ROWS, FOLDED_BLOCK_ROWS, convert_events, convert_settings, make_table
 from lorentzrec.model.config import ResolvedConfig
 from lorentzrec.model.notes import NoteKind
-from reference import blocks as reference
+from tests.reference import blocks as reference
 
 ROUNDING = 2.0**-24
 ITEMS = 7
@@ -112,16 +112,16 @@ def keras_step(
 def reference_step(
     data: Interactions, config: ResolvedConfig, *spaces: NDArray[np.float32]
 ) -> tuple[float, list[FloatArray]]:
-    tables = [table_of(space, config) for space in spaces[: 2 if config.targets == "separate" else 1]]
+    tables = [make_table(space, config) for space in spaces[: 2 if config.targets == "separate" else 1]]
     wide: list[Any] = [
         table._replace(points=table.points.astype(np.float64), squared=table.squared.astype(np.float64))
         for table in tables
     ]
     for table, space in zip(wide, spaces, strict=False):
         table.points[:, : space.shape[1] + 1] = hyperboloid.lift(space.astype(np.float64))
-    order = order_of(np.arange(len(data.users)), config.seed, 1)
-    bounds = block_bounds(data.lengths[order], BLOCK_ROWS if config.history == "causal" else FOLDED_BLOCK_ROWS)
-    events, chosen = events_of(data, config.model), settings_of(config, config.learning_rate)
+    order = shuffle_learners(np.arange(len(data.users)), config.seed, 1)
+    bounds = cut_blocks(data.lengths[order], BLOCK_ROWS if config.history == "causal" else FOLDED_BLOCK_ROWS)
+    events, chosen = convert_events(data, config.model), convert_settings(config, config.learning_rate)
     key, counters = int(epoch_key(config.seed, 1)), np.zeros(5, np.int64)
     block = reference.asymmetric_gradients(0, order, bounds, events, wide[-1], wide[0], chosen, key, counters)
     loss = reference.apply_gradients([block])
@@ -224,7 +224,7 @@ def test_files_and_models_rank_alike(tmp_path: Path) -> None:
     made = model.to_model()
     for history, best in zip(HISTORIES, rows, strict=True):
         ids = made.items.ids(history[history >= 0])
-        assert made.recommend(history=ids, exclude_history=False).ids == made.items.ids(best)
+        assert made.recommend(history=ids, exclude_seen=False).ids == made.items.ids(best)
     model.save(tmp_path / "model.keras")
     loaded = load_model(tmp_path / "model.keras")
     assert (loaded.predict(HISTORIES, verbose=0)["items"] == rows).all()

@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from back_end_checks import HISTORIES, trained
 
 from lorentzrec import TrainingConfig
 from lorentzrec.errors import InputError
 from lorentzrec.keras import MidpointModel
 from lorentzrec.keras.backend import BACKEND
-from test_docs import python_blocks
+from tests.keras.back_end_checks import HISTORIES, trained
+from tests.test_docs import python_blocks
 
 
 @pytest.mark.skipif(

@@ -12,7 +12,6 @@ import pytest
 
 BACK_ENDS = ["tensorflow", "jax", "torch"]
 CHECKS = [Path(__file__).with_name(name) for name in ("back_end_checks.py", "export_checks.py")]
-TESTS = Path(__file__).parents[1]
 
 pytestmark = pytest.mark.keras
 
@@ -22,7 +21,6 @@ def run_python(back_end: str, *arguments: str | Path) -> subprocess.CompletedPro
     environment = os.environ | {
         "KERAS_BACKEND": back_end,
         "OMP_NUM_THREADS": "1",
-        "PYTHONPATH": os.pathsep.join(filter(None, [str(TESTS), os.environ.get("PYTHONPATH")])),
         "TF_CPP_MIN_LOG_LEVEL": "3",
     }
     command = [sys.executable, *map(str, arguments)]

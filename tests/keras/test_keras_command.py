@@ -7,13 +7,13 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 import pytest
-from test_back_ends import run_python
 
 import lorentzrec
 from lorentzrec.ingest.prepare import PrepareConfig, prepare
 from lorentzrec.serving.stores.address import open_store
 from lorentzrec.serving.versions.publish import publish
-from serving.running_service import service_here
+from tests.keras.test_back_ends import run_python
+from tests.serving.running_service import service_here
 
 pytestmark = pytest.mark.keras
 
@@ -32,7 +32,7 @@ def test_a_model_trained_on_keras_is_published_and_served(tmp_path: Path, events
     items = tmp_path / "items.csv"
     items.write_text("item,brand\n" + "".join(f"{item},{item % 3}\n" for item in range(40)))
     dataset, out = tmp_path / "dataset", tmp_path / "model"
-    prepare(PrepareConfig(events=(str(events),), out=str(dataset), items=str(items), attributes=("brand",)))
+    prepare(PrepareConfig(events=(str(events),), items=str(items), attributes=("brand",)), str(dataset))
     settings = ["--set", "dimension=6", "--set", "epochs=2"]
     done = run_python("jax", "-m", "lorentzrec", "train", dataset, "--out", out, "--engine", "keras", *settings)
     assert done.returncode == 0, done.stderr

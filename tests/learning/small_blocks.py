@@ -11,9 +11,9 @@ from lorentzrec.data.interactions import offsets_of
 from lorentzrec.learning.kernels.blocks import apply_gradients, asymmetric_gradients, symmetric_gradients
 from lorentzrec.learning.kernels.structures import Events, Settings, Table
 from lorentzrec.learning.kernels.triplets import triplet_steps
-from lorentzrec.learning.tables import settings_of, step_of, table_of, workspace_of
+from lorentzrec.learning.tables import allocate_step, allocate_workspace, convert_settings, make_table
 from lorentzrec.model.config import ResolvedConfig, TrainingConfig
-from reference import blocks as reference
+from tests.reference import blocks as reference
 
 KEY = 0x0123456789ABCDEF
 
@@ -33,12 +33,12 @@ def resolved(**options: Any) -> ResolvedConfig:
 
 def settings(**options: Any) -> Settings:
     config = resolved(**options)
-    return settings_of(config, config.learning_rate)
+    return convert_settings(config, config.learning_rate)
 
 
 def table(config: ResolvedConfig, count: int, seed: int, radius: float = 1.0) -> Table:
     space = np.random.default_rng(seed).normal(0, radius / config.dimension**0.5, (count, config.dimension))
-    return table_of(space.astype(np.float32), config)
+    return make_table(space.astype(np.float32), config)
 
 
 def in_float64(table: Table) -> Table:
@@ -50,10 +50,13 @@ def in_float64(table: Table) -> Table:
     return wide
 
 
-def events(lengths: list[int], item_count: int, *, weighted: bool, seed: int, labelled: bool = False) -> Events:
+def events(
+    lengths: list[int], item_count: int, *, weighted: bool, seed: int, labelled: bool = False, in_orders: bool = False
+) -> Events:
     """Histories with repeated items now and then; the last customer, where long enough, has every item.
 
     Labelled: half of the events are targets, among them the last of each customer, and not the first of the first.
+    In orders: those of a customer have one to three events.
     """
     random = np.random.default_rng(seed)
     items = [random.integers(0, item_count, length) for length in lengths]
@@ -68,7 +71,12 @@ def events(lengths: list[int], item_count: int, *, weighted: bool, seed: int, la
         labels[offsets[1:] - 1] = True
         labels[0] = False
     targets = np.flatnonzero(labels).astype(np.int64)
-    return Events(offsets, np.concatenate(items).astype(np.int32), weights.astype(np.float32), labels, targets)
+    orders = np.zeros(1, np.int32)
+    if in_orders:
+        numbers = [np.repeat(np.arange(length), random.integers(1, 4, length))[:length] for length in lengths]
+        orders = np.concatenate(numbers).astype(np.int32)
+    rows = np.concatenate(items).astype(np.int32)
+    return Events(offsets, rows, weights.astype(np.float32), labels, targets, orders)
 
 
 def tables(config: ResolvedConfig, users: int, item_count: int, seed: int, radius: float) -> tuple[Table, Table]:
@@ -93,8 +101,8 @@ def run_both(
     users = len(events.offsets) - 1
     histories, items = start or tables(config, users, item_count, seed, radius)
     rows = max(block_rows, len(events.items))
-    workspace = workspace_of(config, rows, len(histories.points), item_count, shared=histories is items)
-    chosen = settings_of(config, config.learning_rate)
+    workspace = allocate_workspace(config, rows, len(histories.points), item_count, shared=histories is items)
+    chosen = convert_settings(config, config.learning_rate)
     slow_items = in_float64(items)
     slow_histories = slow_items if histories is items else in_float64(histories)
     slow_counters = np.zeros(5, np.int64)
@@ -117,7 +125,7 @@ def run_both(
             bounds = np.unique([0, *range(2, users, 2), users])
             blocks, cut = len(bounds) - 1, (order, bounds)
             kernel, slow_kernel = asymmetric_gradients, reference.asymmetric_gradients
-        step = step_of(config, rows, item_count)
+        step = allocate_step(config, rows, item_count)
         size = len(step.losses)
         for first in range(0, blocks, size):
             count = min(size, blocks - first)

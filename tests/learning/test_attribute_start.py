@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import polars as pl
 import pytest
-from grouped_data import grouped, quick
 
 from lorentzrec import update
 from lorentzrec.data.attributes import ItemAttributes
@@ -20,9 +18,10 @@ from lorentzrec.learning.run import TrainingRun
 from lorentzrec.learning.trainer import train
 from lorentzrec.learning.warm_start import with_items_of
 from lorentzrec.model.artifact import load
-from lorentzrec.model.composing import compose, decompose
 from lorentzrec.model.model import Model
 from lorentzrec.model.notes import NoteKind
+from lorentzrec.points.composing import compose, decompose
+from tests.learning.grouped_data import grouped, quick
 
 DATA = grouped()
 OLD = DATA.select(np.asarray(DATA.times) < 1200)
@@ -61,11 +60,14 @@ def test_own_vectors_are_found_from_points(geometry: str) -> None:
     points[:, config.hyperbolic * 1 :] = random.normal(0, 1.5, points[:, config.hyperbolic * 1 :].shape)
     if config.hyperbolic:
         points[:, 0] = np.sqrt(1 + np.square(points[:, 1:]).sum(axis=1))
-    attributes, vectors = model.attributes.of_items, model.attributes.points
-    own = decompose(points, attributes, vectors, config)
+    attributes, vectors = model.item_attributes, model.attributes.points
+    assert attributes is not None
+    weight, curved = config.attribute_weight, config.hyperbolic
+    own = decompose(points, attributes, vectors, weight=weight, hyperbolic=curved)
     assert not np.allclose(own, points, atol=0.1)
     known = np.ones(len(points), bool)
-    np.testing.assert_allclose(compose(own, known, attributes, vectors, config), points, rtol=1e-4, atol=1e-4)
+    again = compose(own, known, attributes, vectors, weight=weight, hyperbolic=curved)
+    np.testing.assert_allclose(again, points, rtol=1e-4, atol=1e-4)
 
 
 def test_the_run_begins_with_the_points_and_sums_of_the_model(start: Model) -> None:
@@ -80,7 +82,7 @@ def test_the_run_begins_with_the_points_and_sums_of_the_model(start: Model) -> N
         np.testing.assert_allclose(now[:count], before, rtol=1e-4, atol=1e-5)
     assert begun.attributes is not None
     assert start.attributes is not None
-    values = begun.attributes.of_items.values.series.to_list()
+    values = begun.attributes.values.series.to_list()
     assert values == ["group=g0", "group=g1", "group=g2", "colour=blue", "colour=red"]
     np.testing.assert_allclose(begun.attributes.points[:3], start.attributes.points, rtol=1e-6)
     # New attributes are between their items, not at their initial points.
@@ -106,7 +108,8 @@ def test_an_update_trains_the_attributes_on(start: Model, tmp_path: Path) -> Non
     assert updated.attributes is not None
     assert start.attributes is not None
     assert not np.array_equal(updated.attributes.points, start.attributes.points)
-    assert updated.attributes.of_items.counts.tolist() == [1] * 61
+    assert updated.item_attributes is not None
+    assert updated.item_attributes.counts.tolist() == [1] * 61
     assert [int(item) // 20 for item in updated.recommend(history=[NEW], k=5).ids] == [1] * 5
     again = updated.add_items(attributes=frame_of([119]).with_columns(group=pl.lit("g2")))
     assert 119 in again.recommend(history=[41, 43, 45], k=20).ids
@@ -115,7 +118,8 @@ def test_an_update_trains_the_attributes_on(start: Model, tmp_path: Path) -> Non
 def test_without_a_table_known_items_keep_their_attributes(start: Model) -> None:
     updated = update(start, with_new_item(), progress=False)
     assert updated.attributes is not None
-    assert updated.attributes.of_items.counts.tolist() == [*[1] * 60, 0]
+    assert updated.item_attributes is not None
+    assert updated.item_attributes.counts.tolist() == [*[1] * 60, 0]
     assert [int(item) // 20 for item in updated.recommend(history=[NEW], k=5).ids] == [1] * 5
 
 
@@ -132,9 +136,9 @@ def test_the_memory_has_items_without_events_next_to_similar_ones() -> None:
     start = train(OLD, quick(memory="auto"), attributes=frame(), progress=False)
     memory = start.memory
     if memory is None:
-        from lorentzrec.memory import build_memory
+        from lorentzrec.points.memory import build_memory
 
-        start = replace(start, memory=build_memory(OLD, 20, ordered=True).with_weight(0.1))
+        start = start.with_points(memory=build_memory(OLD, 20, ordered=True).with_weight(0.1))
     grown = start.add_items(attributes=frame_of([NEW]))
     updated = update(grown, DATA, progress=False)
     assert updated.memory is not None

@@ -10,27 +10,27 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pytest
-from grouped_data import grouped, quick
-from small_blocks import KEY, in_float64, resolved, table
 
 from lorentzrec.data.attributes import ItemAttributes
 from lorentzrec.data.interactions import Interactions
 from lorentzrec.data.vocabulary import Vocabulary
 from lorentzrec.errors import ConfigError, InputError, StopTraining
 from lorentzrec.geometry import FloatArray, hyperboloid
-from lorentzrec.learning.epochs import EpochRunner, block_bounds, epoch_key, order_of
+from lorentzrec.learning.epochs import EpochRunner, cut_blocks, epoch_key, shuffle_learners
 from lorentzrec.learning.kernels.attributes import compose as compose_one
 from lorentzrec.learning.kernels.structures import HISTORY, TARGET, Attributes
-from lorentzrec.learning.tables import attributes_of, composed_of, settings_of, table_of
+from lorentzrec.learning.tables import allocate_composed, convert_attributes, convert_settings, make_table
 from lorentzrec.learning.trainer import train
-from lorentzrec.model.composing import compose
 from lorentzrec.model.config import ResolvedConfig
 from lorentzrec.model.model import Model
 from lorentzrec.model.notes import NoteKind
 from lorentzrec.model.record import EpochRecord
-from reference import blocks as reference
-from reference import composition, sampling
-from reference.composition import ComposedStep
+from lorentzrec.points.composing import compose
+from tests.learning.grouped_data import grouped, quick
+from tests.learning.small_blocks import KEY, in_float64, resolved, table
+from tests.reference import blocks as reference
+from tests.reference import composition, sampling
+from tests.reference.composition import ComposedStep
 
 ITEMS = 7
 
@@ -53,7 +53,7 @@ def small() -> ItemAttributes:
 
 def small_attributes(config: ResolvedConfig) -> Attributes:
     """The last item has no events."""
-    return attributes_of(small(), np.arange(ITEMS) < 6, config)
+    return convert_attributes(small(), np.arange(ITEMS) < 6, config)
 
 
 def composed_by_hand(own: float, parts: list[FloatArray], shares: list[float]) -> FloatArray:
@@ -108,7 +108,7 @@ def test_kernel_model_and_reference_compose_the_same_point(geometry: str) -> Non
     config = resolved(geometry=geometry, attribute_weight=2.5)
     attributes = small_attributes(config)
     vectors = table(config, ITEMS + 4, seed=4)
-    wide, made = in_float64(vectors).points, composed_of(ITEMS, config.dimension)
+    wide, made = in_float64(vectors).points, allocate_composed(ITEMS, config.dimension)
     for row in range(ITEMS):
         own = 0.0 if row == 6 else 1.0
         sums = np.zeros((2, vectors.points.shape[1]))
@@ -118,7 +118,9 @@ def test_kernel_model_and_reference_compose_the_same_point(geometry: str) -> Non
     first = 0 if config.hyperbolic else 1
     public = vectors.points[:, first : config.dimension + 1]
     known = np.arange(ITEMS) < 6
-    found = compose(public[:ITEMS], known, small(), public[ITEMS:], config)
+    found = compose(
+        public[:ITEMS], known, small(), public[ITEMS:], weight=config.attribute_weight, hyperbolic=config.hyperbolic
+    )
     np.testing.assert_allclose(found, made.points[:, first : config.dimension + 1], rtol=1e-5, atol=1e-6)
 
 
@@ -132,18 +134,18 @@ def test_a_step_is_that_of_the_reference(geometry: str, targets: str, dropout: f
     config = quick(negative_count=3, blocks_per_step=8, dimension=5, **options).resolve_for(data, attributes=True)
     attributes = attributes_for(data).align(data.items)
     count = len(data.items) + len(attributes.values)
-    items = table_of(np.random.default_rng(1).normal(0, 0.4, (count, 5)).astype(np.float32), config)
+    items = make_table(np.random.default_rng(1).normal(0, 0.4, (count, 5)).astype(np.float32), config)
     histories = items
     if targets == "separate":
-        histories = table_of(np.random.default_rng(2).normal(0, 0.4, (count, 5)).astype(np.float32), config)
+        histories = make_table(np.random.default_rng(2).normal(0, 0.4, (count, 5)).astype(np.float32), config)
     slow_items = in_float64(items)
     slow_histories = slow_items if histories is items else in_float64(histories)
     runner = EpochRunner(data, config, histories, items, attributes)
     result = runner.run(1, config.learning_rate, lambda positives, loss: None, threading.Event())
 
-    settings, key = settings_of(config, config.learning_rate), int(epoch_key(config.seed, 1))
-    order = order_of(runner.learners, config.seed, 1)
-    bounds = block_bounds(data.lengths[order], runner.block_rows)
+    settings, key = convert_settings(config, config.learning_rate), int(epoch_key(config.seed, 1))
+    order = shuffle_learners(runner.learners, config.seed, 1)
+    bounds = cut_blocks(data.lengths[order], runner.block_rows)
     assert len(bounds) == 2, "one block, so one step"
     assert runner.attributes is not None
     number = 1 << 32
@@ -190,8 +192,9 @@ def test_the_model_has_the_points_of_attributes() -> None:
     data = grouped()
     model = train(data, quick(epochs=1), attributes=attributes_for(data), progress=False)
     assert model.attributes is not None
-    assert model.attributes.of_items.items == data.items
-    assert model.attributes.points.shape == (len(model.attributes.of_items.values), 7)
+    assert model.item_attributes is not None
+    assert model.item_attributes.items == data.items
+    assert model.attributes.points.shape == (len(model.attributes.values), 7)
     assert NoteKind.ATTRIBUTES in {note.kind for note in model.note_records}
 
 

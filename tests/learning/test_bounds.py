@@ -20,7 +20,7 @@ for data, geometry, model, loss, optimiser, score in product(
     (ordered, weighted), ("hyperboloid", "euclidean"), ("asymmetric", "symmetric"), ("bpr", "wmrb", "softmax"),
     ("rsgd", "adagrad", "adam"), ("inner", "distance"),
 ):
-    for more in ({"negative_count": 3}, {"negative_count": 150, "sampler": "popularity", "regularisation": 0.01}):
+    for more in ({"negative_count": 3}, {"negative_count": 150, "regularisation": 0.01}):
         config = TrainingConfig(geometry=geometry, model=model, loss=loss, optimiser=optimiser, score=score,
                                 dimension=5, epochs=1, threads=1, **more)
         train(data, config, progress=False)

@@ -15,14 +15,15 @@ from typing import Any
 
 import polars as pl
 import pytest
-from grouped_data import grouped, quick
 from numba.core import event
 
+from lorentzrec.learning.epochs import compile_kernels
 from lorentzrec.learning.kernels import compiling
 from lorentzrec.learning.kernels.compiling import COMPILING, WAITING, announced, kernel
 from lorentzrec.learning.trainer import train
-from lorentzrec.learning.warm_up import VARIANTS, compiling_ahead, warm_up
+from lorentzrec.learning.warm_up import VARIANTS, compiling_ahead
 from lorentzrec.model.config import TrainingConfig
+from tests.learning.grouped_data import grouped, quick
 
 SCRIPT = """
 import sys
@@ -187,7 +188,7 @@ class Compiled(event.Listener):
 @pytest.mark.parametrize("config", VARIANTS, ids=lambda config: f"{config.model}-{config.loss}")
 @pytest.mark.parametrize("threads", [1, 2])
 def test_after_a_warm_up_training_compiles_nothing(config: TrainingConfig, threads: int) -> None:
-    warm_up(config, attributes=True)
+    compile_kernels(config, attributes=True)
     listener = Compiled()
     quickly = config.replace(dimension=6, epochs=1, threads=threads, blocks_per_step=2)
     with event.install_listener("numba:compile", listener):
@@ -216,9 +217,9 @@ def test_kernels_are_compiled_in_the_calling_thread() -> None:
 WITH_ATTRIBUTES = """
 import threading
 import polars as pl
-from grouped_data import grouped, quick
+from tests.learning.grouped_data import grouped, quick
 from lorentzrec import train
-from test_compiling import Compiled, event
+from tests.learning.test_compiling import Compiled, event
 
 class Where(Compiled):
     def on_start(self, event):
@@ -234,7 +235,7 @@ print(set(where.names))
 def test_kernels_of_attributes_are_compiled_in_the_calling_thread() -> None:
     """In a new process, where every kernel is at least loaded from the cache."""
     command = [sys.executable, "-c", WITH_ATTRIBUTES]
-    done = subprocess.run(command, cwd=Path(__file__).parent, capture_output=True, text=True, check=True)
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert done.stdout == "{'MainThread'}\n"
 
 

@@ -10,7 +10,6 @@ from typing import Any
 import numba
 import numpy as np
 import pytest
-from grouped_data import grouped, quick
 
 from lorentzrec.learning.epochs import EpochRunner
 from lorentzrec.learning.kernels.compiling import fetch_add
@@ -18,6 +17,7 @@ from lorentzrec.learning.run import TrainingRun
 from lorentzrec.learning.trainer import train
 from lorentzrec.model.model import Model
 from lorentzrec.model.notes import Note, NoteKind
+from tests.learning.grouped_data import grouped, quick
 
 DATA = grouped(users=70, events=1800)
 THREADS = [1, 2, 3, 8]

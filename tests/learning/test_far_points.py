@@ -15,16 +15,16 @@ from itertools import product
 
 import numpy as np
 import pytest
-from small_blocks import KEY, events, resolved, run_both, settings
 
 from lorentzrec.geometry import FloatArray, hyperboloid, midpoint
 from lorentzrec.learning.kernels.histories import write_queries
 from lorentzrec.learning.kernels.steps import step_rows
 from lorentzrec.learning.kernels.structures import BROKEN, Table
-from lorentzrec.learning.tables import settings_of, table_of, workspace_of
+from lorentzrec.learning.tables import allocate_workspace, convert_settings, make_table
 from lorentzrec.model.config import ResolvedConfig
-from reference import blocks as reference
-from reference import sampling
+from tests.learning.small_blocks import KEY, events, resolved, run_both, settings
+from tests.reference import blocks as reference
+from tests.reference import sampling
 
 RADII = [0.0, 1.0, 4.0, 6.0, 8.0]
 ROUNDING = 2.0**-24
@@ -41,7 +41,7 @@ def around(radius: float, count: int, dimension: int, seed: int, spread: float =
 
 
 def table_around(radius: float, count: int, config: ResolvedConfig, seed: int) -> Table:
-    return table_of(around(radius, count, config.dimension, seed)[:, 1:].astype(np.float32), config)
+    return make_table(around(radius, count, config.dimension, seed)[:, 1:].astype(np.float32), config)
 
 
 def exact(points: FloatArray) -> FloatArray:
@@ -58,7 +58,7 @@ def test_the_length_of_a_tangent_vector_is_known_far_out(radius: float, kind: st
         direction = random.normal(size=15)
         direction /= np.linalg.norm(direction)
         config = resolved(optimiser="rsgd", dimension=15)
-        start = table_of((np.sinh(radius) * direction)[None].astype(np.float32), config)
+        start = make_table((np.sinh(radius) * direction)[None].astype(np.float32), config)
         point = exact(start.points)[0]
         if kind == "radial":
             tangent = np.append(np.linalg.norm(point[1:]), point[0] * direction)
@@ -83,15 +83,15 @@ def test_queries_are_as_exact_as_their_coordinates(radius: float, options: dict[
     config = resolved(targets="separate", **options)
     data = events([2, 9], ITEMS, weighted=True, seed=1)
     points = table_around(radius, ITEMS, config, seed=2).points
-    workspace = workspace_of(config, rows=20, history_count=ITEMS, item_count=ITEMS, shared=False)
+    workspace = allocate_workspace(config, rows=20, history_count=ITEMS, item_count=ITEMS, shared=False)
     key = sampling.key_for(KEY, sampling.FOLDS, 1)
     queries, positives = workspace.queries, workspace.positives
-    settings = settings_of(config, 1.0)
+    settings = convert_settings(config, 1.0)
     stop = write_queries(2, 11, 0, 0, data, points, settings, np.uint64(key), queries, positives, workspace.sums)
     weights = data.weights[2:].tolist()
     histories = {
         weights[target]: midpoint.einstein_midpoint(exact(points[data.items[2:][others]]), np.array(shares))
-        for target, others, shares in reference.histories_of(weights, settings_of(config, 1.0), key)
+        for target, others, shares in reference.histories_of(weights, convert_settings(config, 1.0), key)
     }
     for row in range(stop):
         found = queries.points[row].astype(np.float64)

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from small_blocks import KEY, events, resolved, table
 
 from lorentzrec.geometry import FloatArray
 from lorentzrec.geometry.sums import total_weight, weighted_sum
@@ -17,17 +16,19 @@ from lorentzrec.learning.kernels import histories
 from lorentzrec.learning.kernels.histories import slot_of
 from lorentzrec.learning.kernels.numbers import FOLDS, key_for
 from lorentzrec.learning.kernels.structures import HISTORY, TARGET, Slots
-from lorentzrec.learning.tables import settings_of, step_of, workspace_of
-from reference import blocks as reference
-from reference import euclidean, midpoint, sampling
-from reference.losses import Geometry
-from reference.sampling import folds
+from lorentzrec.learning.tables import allocate_step, allocate_workspace, convert_settings
+from tests.learning.small_blocks import KEY, events, resolved, table
+from tests.reference import blocks as reference
+from tests.reference import euclidean, midpoint, sampling
+from tests.reference.losses import Geometry
+from tests.reference.sampling import folds
 
 ITEMS = 7
 LEAD = 4
 """Events of another customer, who precedes the one tested in the same block."""
 WAYS: list[dict[str, Any]] = [
     {"history": "causal", "recency": 0.7},
+    {"history": "causal", "recency": 0.7, "in_orders": True},
     *({"history": "folds", "folds": count} for count in (2, 3, 99)),
 ]
 every_way = pytest.mark.parametrize("options", WAYS)
@@ -44,8 +45,8 @@ def every_case(test: Callable[..., None]) -> Callable[..., None]:
 
 def test_slot_of_matches_its_reference() -> None:
     """Slots are numbered in the order of first use, each side separately where the points are not shared."""
-    workspace = workspace_of(resolved(targets="separate"), rows=9, history_count=9, item_count=9, shared=False)
-    step = step_of(resolved(targets="separate"), rows=9, item_count=9)
+    workspace = allocate_workspace(resolved(targets="separate"), rows=9, history_count=9, item_count=9, shared=False)
+    step = allocate_step(resolved(targets="separate"), rows=9, item_count=9)
     slots = Slots(step.gradients[0], step.rows[0], step.sides[0], workspace.histories, workspace.targets)
     numbers: dict[tuple[int, int], int] = {}
     used = 0
@@ -72,7 +73,7 @@ def test_queries_are_the_histories_of_targets(options: dict[str, Any], length: i
     """A query for each prefix with a target; in folds one for each fold, as its events belong to other histories."""
     customer = CustomerQueries(options, "hyperboloid", length, labelled)
     expected_histories = reference.histories_of(
-        [1.0] * length, customer.settings, sampling.key_for(KEY, sampling.FOLDS, 1)
+        [1.0] * length, customer.settings, sampling.key_for(KEY, sampling.FOLDS, 1), customer.orders
     )
     causal = options["history"] == "causal"
     expected = {tuple(others) for target, others, _ in expected_histories if not causal or customer.labels[target]}
@@ -89,11 +90,13 @@ class CustomerQueries:
     labelled: bool = False
 
     def __post_init__(self) -> None:
-        config = self.config = resolved(geometry=self.geometry, targets="separate", **self.options)
-        self.settings = settings_of(config, 1.0)
-        self.events = events([LEAD, self.length], ITEMS, weighted=True, seed=self.length, labelled=self.labelled)
+        options = {name: value for name, value in self.options.items() if name != "in_orders"}
+        config = self.config = resolved(geometry=self.geometry, targets="separate", **options)
+        self.settings = convert_settings(config, 1.0)
+        kind = {"labelled": self.labelled, "in_orders": "in_orders" in self.options}
+        self.events = events([LEAD, self.length], ITEMS, weighted=True, seed=self.length, **kind)
         self.points = table(config, ITEMS, 1).points
-        self.workspace = workspace_of(config, rows=20, history_count=ITEMS, item_count=ITEMS, shared=False)
+        self.workspace = allocate_workspace(config, rows=20, history_count=ITEMS, item_count=ITEMS, shared=False)
         self.row = self._write(0, LEAD, 0, 0)
         self.stop = self._write(LEAD, LEAD + self.length, 1, self.row)
 
@@ -105,6 +108,10 @@ class CustomerQueries:
         )
 
     @property
+    def orders(self) -> list[int] | None:
+        return self.events.orders[LEAD:].tolist() if "in_orders" in self.options else None
+
+    @property
     def items(self) -> Any:
         return self.events.items[LEAD:]
 
@@ -114,7 +121,7 @@ class CustomerQueries:
         return {
             weights[target]: (self.items[others], np.array(shares))
             for target, others, shares in reference.histories_of(
-                weights, self.settings, sampling.key_for(KEY, sampling.FOLDS, 1)
+                weights, self.settings, sampling.key_for(KEY, sampling.FOLDS, 1), self.orders
             )
             if self.labels[target]
         }
@@ -172,7 +179,7 @@ def test_spread_gradients_matches_its_reference(
             in_sum = euclidean.midpoint_gradient(total_weight(points, shares), gradient)
         np.add.at(expected, rows, shares[:, None] * in_sum)
     first, last = LEAD, LEAD + length
-    step = step_of(customer.config, rows=20, item_count=ITEMS)
+    step = allocate_step(customer.config, rows=20, item_count=ITEMS)
     slots = Slots(step.gradients[0], step.rows[0], step.sides[0], work.histories, work.targets)
     parts = work.queries, work.positives, work.vectors
     used = histories.spread_gradients(first, last, 1, customer.events, customer.settings, 0, slots, *parts)

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from grouped_data import grouped, quick
 
 from lorentzrec.data.interactions import Interactions
 from lorentzrec.errors import InputError
@@ -15,6 +14,7 @@ from lorentzrec.evaluation.protocol import evaluate
 from lorentzrec.learning.run import TrainingRun
 from lorentzrec.learning.trainer import train
 from lorentzrec.model.notes import Note, NoteKind
+from tests.learning.grouped_data import grouped, quick
 
 DATA = grouped(events=1500)
 KINDS: list[dict[str, Any]] = [

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lorentzrec.geometry import FloatArray
-from reference import euclidean, hyperboloid
-from reference.losses import Geometry, LossName, ScoreKind, coincide, loss, penalty, score, score_gradients
+from tests.reference import euclidean, hyperboloid
+from tests.reference.losses import Geometry, LossName, ScoreKind, coincide, loss, penalty, score, score_gradients
 
 GEOMETRIES: list[Geometry] = ["hyperboloid", "euclidean"]
 KINDS: list[ScoreKind] = ["inner", "distance"]

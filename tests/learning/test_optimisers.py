@@ -10,7 +10,6 @@ from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
-from small_blocks import in_float64, resolved, settings, table
 
 from lorentzrec.geometry import FloatArray
 from lorentzrec.learning.kernels.compiling import kernel
@@ -24,8 +23,9 @@ from lorentzrec.learning.kernels.structures import (
     Settings,
     Table,
 )
-from lorentzrec.learning.tables import table_of
-from reference import euclidean, hyperboloid, optimisers
+from lorentzrec.learning.tables import make_table
+from tests.learning.small_blocks import in_float64, resolved, settings, table
+from tests.reference import euclidean, hyperboloid, optimisers
 
 GEOMETRIES = ["hyperboloid", "euclidean"]
 OPTIMISERS = ["rsgd", "adagrad", "adam"]
@@ -44,7 +44,7 @@ def one_row(radius: float, **options: Any) -> Table:
     """A table of a single point on the first axis, in float64."""
     space = np.zeros((1, 5), np.float32)
     space[0, 0] = np.sinh(radius) if options["geometry"] == "hyperboloid" else radius
-    return in_float64(table_of(space, resolved(**options)))
+    return in_float64(make_table(space, resolved(**options)))
 
 
 def gradient_at(point: FloatArray, chosen: Settings, length: float, seed: int = 0) -> FloatArray:
@@ -146,7 +146,7 @@ def test_momentum_does_not_grow_at_the_rim() -> None:
     """A thousand steps outward, each taken back: the momentum stays as long as the gradients it is the mean of."""
     options = {"geometry": "hyperboloid", "optimiser": "adam", "learning_rate": 0.5, "clip_norm": None}
     chosen, slow = settings(**options), one_row(MAXIMUM_RADIUS, **options)
-    fast = table_of(slow.points[:, 1:6].astype(np.float32), resolved(**options))
+    fast = make_table(slow.points[:, 1:6].astype(np.float32), resolved(**options))
     counters = np.zeros(5, np.int64)
     outward = np.zeros((1, 8), np.float32)
     for _ in range(1000):
@@ -177,7 +177,7 @@ def test_the_penalty_pulls_straight_to_the_origin(geometry: str) -> None:
 def test_a_row_without_gradient_stays(geometry: str, optimiser: str) -> None:
     options = {"geometry": geometry, "optimiser": optimiser}
     chosen, slow = settings(**options), one_row(1.0, **options)
-    fast = table_of(slow.points[:, 1:6].astype(np.float32), resolved(**options))
+    fast = make_table(slow.points[:, 1:6].astype(np.float32), resolved(**options))
     before = fast.points.copy()
     counters = np.zeros(5, np.int64)
     row_step(fast, 0, np.zeros((1, 8), np.float32), chosen, counters)
@@ -225,7 +225,7 @@ def test_step_rows_matches_its_reference(
     radius = random.uniform(0, 6 if learning_rate < 1 else 2, 12)
     direction = random.normal(size=(12, 5))
     space = np.sinh(radius)[:, None] * direction / np.linalg.norm(direction, axis=1, keepdims=True)
-    fast = table_of(space.astype(np.float32), config)
+    fast = make_table(space.astype(np.float32), config)
     slow = in_float64(fast)
     counters, slow_counters = np.zeros(5, np.int64), np.zeros(5, np.int64)
     for _ in range(4):

@@ -6,10 +6,10 @@ import sys
 from types import ModuleType, SimpleNamespace
 
 import pytest
-from grouped_data import grouped, quick
 
 from lorentzrec.learning.progress import TrainingProgress
 from lorentzrec.learning.trainer import train
+from tests.learning.grouped_data import grouped, quick
 
 
 def test_nothing_is_printed_where_nobody_watches(capfd: pytest.CaptureFixture[str]) -> None:

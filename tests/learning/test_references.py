@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from small_blocks import KEY, Outcome, events, in_float64, resolved, run_both, settings, table
 
 from lorentzrec.data.attributes import ItemAttributes
 from lorentzrec.data.vocabulary import Vocabulary
@@ -17,11 +16,12 @@ from lorentzrec.learning import kernels
 from lorentzrec.learning.kernels import attributes as kernel_attributes
 from lorentzrec.learning.kernels import blocks, histories, numbers, scores, steps, triplets
 from lorentzrec.learning.kernels.structures import HISTORY, TARGET, Attributes, Slots
-from lorentzrec.learning.tables import attributes_of, composed_of, step_of, workspace_of
-from reference import composition, euclidean, hyperboloid, losses, midpoint, optimisers, sampling
-from reference.blocks import histories_of
+from lorentzrec.learning.tables import allocate_composed, allocate_step, allocate_workspace, convert_attributes
+from tests.learning.small_blocks import KEY, Outcome, events, in_float64, resolved, run_both, settings, table
+from tests.reference import composition, euclidean, hyperboloid, losses, midpoint, optimisers, sampling
+from tests.reference.blocks import histories_of
 
-WORD, ITEMS, EVENT_ITEMS = np.uint64(KEY), 9, [0, 0, 3, 5, 7]
+WORD, ITEMS = np.uint64(KEY), 9
 SQUARES = np.linspace(0, 1, 5)
 NUMBERS = np.array([1e-3, 0.5, 1.0, 7.0])
 Pair = tuple[Any, Any]
@@ -34,14 +34,12 @@ def on_each(kernel: Callable[..., Any], values: Any) -> list[Any]:
 
 def draw_negatives() -> Pair:
     rows, bits = np.zeros(3, np.int32), np.zeros(1, np.uint32)
-    blocks.draw_negatives(rows, bits, np.array(EVENT_ITEMS, np.int32), ITEMS, True, WORD)
-    return rows, sampling.draw_negatives(3, ITEMS, EVENT_ITEMS, True, KEY)
+    blocks.draw_negatives(rows, bits, ITEMS, WORD)
+    return rows, sampling.draw_negatives(3, ITEMS, KEY)
 
 
 def unseen() -> Pair:
-    popular = settings(sampler="popularity")
-    drawn = triplets.unseen(WORD, np.array([1 << 3], np.uint32), np.array(EVENT_ITEMS, np.int32), ITEMS, popular)
-    return drawn, sampling.unseen(KEY, {3}, EVENT_ITEMS, ITEMS, True)
+    return triplets.unseen(WORD, np.array([1 << 3], np.uint32), ITEMS), sampling.unseen(KEY, {3}, ITEMS)
 
 
 def score_of() -> Pair:
@@ -71,7 +69,7 @@ def offset_of() -> Pair:
 
 def losses_of_row() -> Pair:
     config = resolved(loss="wmrb", negative_count=4, scale=2.0)
-    workspace = workspace_of(config, rows=1, history_count=5, item_count=5, shared=True)
+    workspace = allocate_workspace(config, rows=1, history_count=5, item_count=5, shared=True)
     workspace.positives.scores[0], workspace.positives.weights[0] = 0.3, 1.5
     row = np.array([[0.1, -2.0, 0.9, 0.4]], np.float32)
     compared = np.append(0.3, row[0])
@@ -101,8 +99,8 @@ def step_rows() -> Pair:
 
 def slot_of() -> Pair:
     config = resolved(targets="separate")
-    work = workspace_of(config, rows=9, history_count=9, item_count=9, shared=False)
-    step = step_of(config, rows=9, item_count=9)
+    work = allocate_workspace(config, rows=9, history_count=9, item_count=9, shared=False)
+    step = allocate_step(config, rows=9, item_count=9)
     slots = Slots(step.gradients[0], step.rows[0], step.sides[0], work.histories, work.targets)
     slot_numbers: dict[tuple[int, int], int] = {}
     found, expected, used = [], [], 0
@@ -117,7 +115,7 @@ def write_queries() -> Pair:
     """Of the prefixes of one history."""
     config = resolved(recency=0.7, targets="separate")
     data, points = events([4], ITEMS, weighted=True, seed=1), table(config, ITEMS, 1).points
-    work = workspace_of(config, rows=4, history_count=ITEMS, item_count=ITEMS, shared=False)
+    work = allocate_workspace(config, rows=4, history_count=ITEMS, item_count=ITEMS, shared=False)
     chosen = settings(recency=0.7)
     count = histories.write_queries(0, 4, 0, 0, data, points, chosen, WORD, work.queries, work.positives, work.sums)
     wide = points.astype(np.float64)
@@ -133,7 +131,7 @@ def spread_gradients() -> Pair:
     config = resolved(geometry="euclidean", recency=1.0, targets="separate")
     data, points = events([4], ITEMS, weighted=False, seed=1), table(config, ITEMS, 1).points
     data.items[:] = [3, 1, 4, 2]
-    work = workspace_of(config, rows=4, history_count=ITEMS, item_count=ITEMS, shared=False)
+    work = allocate_workspace(config, rows=4, history_count=ITEMS, item_count=ITEMS, shared=False)
     chosen = settings(geometry="euclidean", recency=1.0)
     count = histories.write_queries(0, 4, 0, 0, data, points, chosen, WORD, work.queries, work.positives, work.sums)
     work.queries.gradients[:count] = np.random.default_rng(1).normal(size=(count, points.shape[1]))
@@ -141,7 +139,7 @@ def spread_gradients() -> Pair:
     for row, (_, others, shares) in enumerate(histories_of([1.0] * 4, chosen, KEY)):
         in_sum = euclidean.midpoint_gradient(np.sum(shares), work.queries.gradients[row].astype(np.float64))
         expected[data.items[others]] += in_sum
-    step = step_of(config, rows=4, item_count=ITEMS)
+    step = allocate_step(config, rows=4, item_count=ITEMS)
     slots = Slots(step.gradients[0], step.rows[0], step.sides[0], work.histories, work.targets)
     parts = work.queries, work.positives, work.vectors
     used = histories.spread_gradients(0, 4, 0, data, chosen, 0, slots, *parts)
@@ -167,11 +165,11 @@ def attributes() -> Attributes:
     named = ItemAttributes(
         Vocabulary.numbered(3), Vocabulary(["x=a", "x=b"]), np.array([0, 2, 2, 3]), np.array([0, 1, 1], np.int32)
     )
-    return attributes_of(named, np.ones(3, bool), config)
+    return convert_attributes(named, np.ones(3, bool), config)
 
 
 def compose() -> Pair:
-    vectors, made = table(resolved(), 5, seed=1), composed_of(3, 5)
+    vectors, made = table(resolved(), 5, seed=1), allocate_composed(3, 5)
     for row in range(3):
         sums = np.zeros((2, vectors.points.shape[1]))
         kernel_attributes.compose(row, np.float32(1), vectors.points, attributes(), True, made, sums)
@@ -190,7 +188,7 @@ def own_weight() -> Pair:
 def pass_to_vectors() -> Pair:
     """Of a block with a gradient for each of three items, all as targets."""
     given, vectors = attributes(), table(resolved(), 5, seed=1)
-    made, step = composed_of(3, 5), step_of(resolved(blocks_per_step=1), rows=3, item_count=3)
+    made, step = allocate_composed(3, 5), allocate_step(resolved(blocks_per_step=1), rows=3, item_count=3)
     own = [1.0, 1.0, 0.0]
     for row in range(3):
         sums = np.zeros((2, vectors.points.shape[1]))
@@ -218,8 +216,8 @@ def compose_points() -> Pair:
     data, given = events([2, 2], 3, weighted=False, seed=1), attributes()
     given.dropouts[:] = 0
     histories, items = table(config, 5, seed=1), table(config, 5, seed=2)
-    made = composed_of(3, 5), composed_of(3, 5)
-    work = workspace_of(config, rows=4, history_count=5, item_count=3, shared=False)
+    made = allocate_composed(3, 5), allocate_composed(3, 5)
+    work = allocate_workspace(config, rows=4, history_count=5, item_count=3, shared=False)
     cut = np.arange(2), np.array([0, 2])
     for part in (1, 0):
         kernel_attributes.compose_points(

@@ -10,22 +10,16 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from small_blocks import KEY, resolved, settings
 
 from lorentzrec.data.interactions import Interactions
-from lorentzrec.learning.epochs import EpochResult, EpochRunner, block_bounds, epoch_key
+from lorentzrec.learning.epochs import EpochResult, EpochRunner, cut_blocks, epoch_key
 from lorentzrec.learning.kernels import blocks, numbers, triplets
 from lorentzrec.learning.run import TrainingRun
 from lorentzrec.learning.tables import BLOCK_ROWS
-from reference import sampling
+from tests.learning.small_blocks import KEY, resolved
+from tests.reference import sampling
 
 WORDS = st.integers(0, 2**64 - 1)
-
-
-def items_of_events(item_count: int, seed: int) -> list[int]:
-    """Items as events have them: some often, some never."""
-    skewed = np.random.default_rng(seed).random(3 * item_count) ** 3
-    return [int(item) for item in skewed * item_count]
 
 
 def bits_of(rows: set[int], item_count: int) -> np.ndarray[tuple[int], np.dtype[np.uint32]]:
@@ -79,51 +73,37 @@ def test_permutations_of_other_keys_differ() -> None:
     assert len({tuple(sampling.permuted(index, 20, key) for index in range(20)) for key in range(50)}) == 50
 
 
-@given(
-    item_count=st.integers(1, 80), wanted=st.integers(1, 100), popular=st.booleans(), key=WORDS, seed=st.integers(0, 9)
-)
-def test_draw_negatives_matches_its_reference(item_count: int, wanted: int, popular: bool, key: int, seed: int) -> None:
-    items = items_of_events(item_count, seed)
+@given(item_count=st.integers(1, 80), wanted=st.integers(1, 100), key=WORDS)
+def test_draw_negatives_matches_its_reference(item_count: int, wanted: int, key: int) -> None:
     rows = np.full(min(wanted, item_count), -1, np.int32)
     bits = bits_of(set(), item_count)
-    count = blocks.draw_negatives(rows, bits, np.array(items, np.int32), item_count, popular, np.uint64(key))
-    assert rows.tolist() == sampling.draw_negatives(wanted, item_count, items, popular, key)
+    count = blocks.draw_negatives(rows, bits, item_count, np.uint64(key))
+    assert rows.tolist() == sampling.draw_negatives(wanted, item_count, key)
     assert count == len(rows) == len(set(rows.tolist()))
     assert bits.tolist() == bits_of(set(rows.tolist()), item_count).tolist()
 
 
-@given(item_count=st.integers(2, 70), popular=st.booleans(), state=WORDS, data=st.data())
-def test_unseen_matches_its_reference(item_count: int, popular: bool, state: int, data: st.DataObject) -> None:
+@given(item_count=st.integers(2, 70), state=WORDS, data=st.data())
+def test_unseen_matches_its_reference(item_count: int, state: int, data: st.DataObject) -> None:
     """Also for customers who have interacted with all but one item, where the tries run out."""
     left = data.draw(st.integers(1, item_count))
     seen = set(np.random.default_rng(state % 1000).permutation(item_count)[left:].tolist())
-    items = items_of_events(item_count, 1)
-    item, after = triplets.unseen(
-        np.uint64(state),
-        bits_of(seen, item_count),
-        np.array(items, np.int32),
-        item_count,
-        settings(sampler="popularity" if popular else "uniform"),
-    )
-    assert (item, int(after)) == sampling.unseen(state, seen, items, item_count, popular)
+    item, after = triplets.unseen(np.uint64(state), bits_of(seen, item_count), item_count)
+    assert (item, int(after)) == sampling.unseen(state, seen, item_count)
     assert item not in seen
 
 
-@pytest.mark.parametrize("popular", [False, True])
-def test_draws_are_fair(popular: bool) -> None:
-    """Every item in its share of draws, or by popularity in its share of events; 4 standard deviations allowed."""
-    items = [0] * 5 + [1] * 3 + [2] * 2
-    draws = Counter(sampling.draw_negatives(1, 3, items, popular, key)[0] for key in range(5000))
-    for item, share in enumerate([0.5, 0.3, 0.2] if popular else [1 / 3] * 3):
-        assert draws[item] == pytest.approx(5000 * share, abs=4 * (5000 * share * (1 - share)) ** 0.5)
+def test_draws_are_fair() -> None:
+    """Every item in its share of draws; 4 standard deviations allowed."""
+    draws = Counter(sampling.draw_negatives(1, 3, key)[0] for key in range(5000))
+    for item in range(3):
+        assert draws[item] == pytest.approx(5000 / 3, abs=4 * (5000 * 2 / 9) ** 0.5)
 
 
 @pytest.mark.parametrize(("wanted", "item_count"), [(2, 5), (4, 5)])
 def test_every_item_is_chosen_equally_often(wanted: int, item_count: int) -> None:
     """Few of many are drawn again when taken, more than half are selected in one pass: both are fair."""
-    draws = Counter(
-        item for key in range(4000) for item in sampling.draw_negatives(wanted, item_count, [0], False, key)
-    )
+    draws = Counter(item for key in range(4000) for item in sampling.draw_negatives(wanted, item_count, key))
     share = wanted / item_count
     for item in range(item_count):
         assert draws[item] == pytest.approx(4000 * share, abs=4 * (4000 * share * (1 - share)) ** 0.5)
@@ -137,7 +117,7 @@ def test_epoch_keys_depend_on_seed_and_epoch() -> None:
 
 @given(lengths=st.lists(st.integers(1, 3 * BLOCK_ROWS), min_size=1, max_size=40))
 def test_blocks_hold_everybody_once_and_close_when_full(lengths: list[int]) -> None:
-    bounds = block_bounds(np.array(lengths), BLOCK_ROWS).tolist()
+    bounds = cut_blocks(np.array(lengths), BLOCK_ROWS).tolist()
     assert bounds[0] == 0
     assert bounds[-1] == len(lengths)
     for first, last in pairwise(bounds):

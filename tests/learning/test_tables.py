@@ -8,11 +8,11 @@ from typing import Any
 import numba
 import numpy as np
 import pytest
-from grouped_data import grouped, quick
 
 from lorentzrec.data.interactions import Interactions
 from lorentzrec.geometry.hyperboloid import minkowski_squared_norm
-from lorentzrec.learning.tables import events_of, padded, points_of, table_of
+from lorentzrec.learning.tables import convert_events, copy_points, make_table, padded
+from tests.learning.grouped_data import grouped, quick
 
 
 @pytest.mark.parametrize(("dimension", "floats"), [(1, 8), (7, 8), (8, 16), (50, 56), (63, 64)])
@@ -25,8 +25,8 @@ def test_rows_are_padded_to_eight_floats(dimension: int, floats: int) -> None:
 def test_points_go_in_and_come_out(geometry: str, optimiser: str) -> None:
     config = quick(geometry=geometry, optimiser=optimiser)
     space = np.random.default_rng(1).normal(size=(5, 6)).astype(np.float32)
-    table = table_of(space, config)
-    points = points_of(table, config)
+    table = make_table(space, config)
+    points = copy_points(table, config)
     assert points[:, -6:].tolist() == space.tolist()
     if geometry == "hyperboloid":
         assert minkowski_squared_norm(points) == pytest.approx(-np.ones(5), abs=1e-5)
@@ -37,7 +37,7 @@ def test_points_go_in_and_come_out(geometry: str, optimiser: str) -> None:
     assert len(table.squared) == 5
     assert len(table.momentum) == len(table.steps) == (5 if optimiser == "adam" else 1)
     points[:] = 0
-    assert points_of(table, config)[:, -6:].tolist() == space.tolist(), "a copy"
+    assert copy_points(table, config)[:, -6:].tolist() == space.tolist(), "a copy"
 
 
 def test_every_source_gives_the_kernels_the_same_types() -> None:
@@ -56,4 +56,4 @@ def test_every_source_gives_the_kernels_the_same_types() -> None:
         Interactions.from_csr(data.to_csr()),
         Interactions(data.users, data.items, **locked),
     ]
-    assert len({type_of(events_of(source, "symmetric")) for source in sources}) == 1
+    assert len({type_of(convert_events(source, "symmetric")) for source in sources}) == 1

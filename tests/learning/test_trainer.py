@@ -11,15 +11,17 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import polars as pl
 import pytest
-from grouped_data import grouped, quick
 
-from interruptible_processes import environment
+from lorentzrec.base.interrupts import deferred_interrupts
 from lorentzrec.data.interactions import Interactions
 from lorentzrec.errors import ConfigError, InputError, StopTraining, TrainingError, TrainingInterrupted
 from lorentzrec.evaluation.baselines import Popularity
 from lorentzrec.evaluation.protocol import evaluate
-from lorentzrec.interrupts import deferred_interrupts
+from lorentzrec.learning import run as run_module
+from lorentzrec.learning.epochs import EpochRunner
+from lorentzrec.learning.memory_weight import USUAL_WEIGHT
 from lorentzrec.learning.progress import TrainingProgress
 from lorentzrec.learning.run import TrainingRun
 from lorentzrec.learning.trainer import train
@@ -27,6 +29,8 @@ from lorentzrec.model.config import TrainingConfig
 from lorentzrec.model.model import Model
 from lorentzrec.model.notes import NoteKind
 from lorentzrec.model.record import EpochRecord
+from tests.interruptible_processes import environment
+from tests.learning.grouped_data import grouped, quick
 
 DATA = grouped()
 TRAIN, TEST = DATA.split("leave_last_out")
@@ -76,7 +80,7 @@ def test_a_trained_model_beats_popularity(geometry: str, model: str, loss: str) 
 @pytest.mark.parametrize("score", ["inner", "distance"])
 @pytest.mark.parametrize("initialisation", ["cube", "frequency"])
 def test_other_settings_learn_too(optimiser: str, score: str, initialisation: str) -> None:
-    options = {"optimiser": optimiser, "score": score, "initialisation": initialisation, "sampler": "popularity"}
+    options = {"optimiser": optimiser, "score": score, "initialisation": initialisation}
     trained = train(TRAIN, quick(epochs=10, learning_rate=0.1, history="folds", **options))
     popular = evaluate(Popularity(TRAIN), TEST, intervals=False)
     assert evaluate(trained, TEST, intervals=False)["hr@10"] > 1.5 * popular["hr@10"]
@@ -161,7 +165,7 @@ def test_a_resumed_run_keeps_its_notes(tmp_path: Path, monkeypatch: pytest.Monke
 
 
 LOOP_OVER_SEEDS = """
-from grouped_data import grouped, quick
+from tests.learning.grouped_data import grouped, quick
 from lorentzrec.errors import TrainingInterrupted
 from lorentzrec.learning.progress import TrainingProgress
 from lorentzrec.learning.trainer import train
@@ -181,7 +185,7 @@ for seed in range(2):
 INTERRUPTED_BETWEEN_STARTS = """
 import signal
 from concurrent.futures import ThreadPoolExecutor
-from grouped_data import grouped, quick
+from tests.learning.grouped_data import grouped, quick
 from lorentzrec.errors import TrainingInterrupted
 from lorentzrec.learning.trainer import train
 
@@ -203,7 +207,7 @@ except TrainingInterrupted as interrupted:
 
 
 def start(program: str) -> subprocess.Popen[str]:
-    env = environment(PYTHONPATH=str(Path(__file__).parent))
+    env = environment()
     command = [sys.executable, "-c", program]
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env)
 
@@ -229,7 +233,7 @@ def test_a_signal_whose_handler_returns_does_not_end_training() -> None:
     received: list[int] = []
     before = signal.signal(signal.SIGTERM, lambda number, frame: received.append(number))
     try:
-        whole = train(DATA, quick(), watch=lambda record: signal.raise_signal(signal.SIGTERM))
+        whole = train(DATA, quick(), callbacks=[lambda record: signal.raise_signal(signal.SIGTERM)])
         with deferred_interrupts():
             signal.raise_signal(signal.SIGTERM)
             assert len(received) == len(whole.record) + 1, "it is called at once"
@@ -246,6 +250,39 @@ def test_an_interrupt_before_the_end_of_the_first_epoch_has_no_model(monkeypatch
     assert caught.value.model is None
 
 
+def test_an_interrupted_run_does_not_search_the_weight_of_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    config = quick(memory="auto")
+    assert NoteKind.MEMORY_NOT_TUNED not in kinds(train(DATA, config))
+    interrupt_before(3, monkeypatch)
+    with pytest.raises(TrainingInterrupted) as caught:
+        train(DATA, config)
+    model = caught.value.model
+    assert model is not None
+    assert model.memory is not None
+    assert model.memory.weight == pytest.approx(USUAL_WEIGHT / model.config.scale)
+    assert "the memory has the usual weight 1: training ended before a weight was chosen" in model.notes
+    assert not {NoteKind.MEMORY, NoteKind.NO_MEMORY} & kinds(model)
+
+
+def test_a_second_interrupt_cannot_lose_the_model(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ctrl-C during the search of the weight, after the last epoch."""
+
+    def interrupted(*arguments: object) -> None:
+        signal.raise_signal(signal.SIGINT)
+
+    monkeypatch.setattr(run_module, "choose_weight", interrupted)
+    with pytest.raises(TrainingInterrupted, match="interrupted after epoch 4 of 4: `model` is the") as caught:
+        train(DATA, quick(memory="auto"))
+    assert caught.value.model is not None
+    assert len(caught.value.model.record) == 4
+
+
+def test_the_runner_of_another_engine_is_never_replaced() -> None:
+    frame = pl.DataFrame({"item": DATA.items.series, "colour": ["red"] * len(DATA.items)})
+    with pytest.raises(ConfigError, match="only the local engine composes points of attributes"):
+        TrainingRun(DATA, quick(), attributes=frame, make_runner=EpochRunner)
+
+
 def test_an_interrupted_model_with_validation_is_the_best_so_far(monkeypatch: pytest.MonkeyPatch) -> None:
     config = quick(optimiser="rsgd", learning_rate=3.0, epochs=12, learning_rate_decay=0.0, validation=0.5, patience=9)
     interrupt_before(8, monkeypatch)
@@ -259,24 +296,24 @@ def test_an_interrupted_model_with_validation_is_the_best_so_far(monkeypatch: py
     assert same_points(caught.value.model, train(DATA, config.replace(epochs=int(np.argmax(scores)) + 1)))
 
 
-def test_watch_can_stop_training_and_keep_the_model() -> None:
-    def watch(record: EpochRecord) -> None:
+def test_a_callback_can_stop_training_and_keep_the_model() -> None:
+    def stop(record: EpochRecord) -> None:
         if record.epoch == 2:
             raise StopTraining("that is enough")
 
-    stopped = train(DATA, quick(learning_rate_decay=0.0), watch=watch)
+    stopped = train(DATA, quick(learning_rate_decay=0.0), callbacks=[stop])
     assert len(stopped.record) == 2
     assert "stopped after epoch 2 by a callback: that is enough" in stopped.notes
     assert same_points(stopped, train(DATA, quick(learning_rate_decay=0.0, epochs=2)))
 
 
-def test_a_watch_that_fails_does_not_lose_the_model() -> None:
-    def watch(record: EpochRecord) -> None:
+def test_a_callback_that_fails_does_not_lose_the_model() -> None:
+    def stop(record: EpochRecord) -> None:
         if record.epoch == 2:
             raise ConnectionError("the tracker is gone")
 
     with pytest.raises(ConnectionError, match="the tracker is gone") as caught:
-        train(DATA, quick(learning_rate_decay=0.0), watch=watch)
+        train(DATA, quick(learning_rate_decay=0.0), callbacks=[stop])
     model = caught.value.model  # type: ignore[attr-defined]
     assert same_points(model, train(DATA, quick(learning_rate_decay=0.0, epochs=2)))
     assert "the attribute `model` of this exception is the model so far" in caught.value.__notes__[-1]
@@ -391,23 +428,23 @@ def test_validation_after_every_few_epochs_and_the_last() -> None:
 
 
 def test_validation_without_anybody_to_hold_out() -> None:
-    with pytest.raises(InputError, match=r"validation=0\.5 holds out no event, as 0 customers have the three it takes"):
+    with pytest.raises(InputError, match=r"validation=0\.5 selects no customer: only 0 have the required three events"):
         train(ordered([1, 1, 2, 2], [1, 2, 2, 3]), quick(validation=0.5))
 
 
-def test_a_metric_of_ones_own_and_a_watcher_who_ends_it(tmp_path: Path) -> None:
-    class Enough(Exception):  # noqa: N818, no error: the end that the watcher wants
+def test_a_metric_of_ones_own_and_a_callback_that_ends_it(tmp_path: Path) -> None:
+    class Enough(Exception):  # noqa: N818, no error: the end that the callback wants
         pass
 
     seen = []
 
-    def watch(record: EpochRecord) -> None:
+    def stop(record: EpochRecord) -> None:
         seen.append(record.validation)
         if record.epoch == 2:
             raise Enough
 
     with pytest.raises(Enough):
-        train(TRAIN, quick(), validation=TEST, metric="recall@3", watch=watch)
+        train(TRAIN, quick(), validation=TEST, metric="recall@3", callbacks=[stop])
     model = train(TRAIN, quick(), validation=TEST, metric="recall@3", checkpoint=tmp_path / "run")
     assert seen == [epoch.validation for epoch in model.record[:2]]
     assert model.metrics.keys() == {"validation recall@3", "validation hr@3"}

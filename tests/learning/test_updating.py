@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from grouped_data import grouped, quick
 
 from lorentzrec import update
 from lorentzrec.data.interactions import Interactions
@@ -15,6 +14,7 @@ from lorentzrec.errors import InputError
 from lorentzrec.learning.trainer import train
 from lorentzrec.model.model import Model
 from lorentzrec.model.notes import NoteKind
+from tests.learning.grouped_data import grouped, quick
 
 DAY = 86_400
 DATA = grouped(times=np.arange(1500) * DAY // 10)
@@ -136,7 +136,7 @@ def chains(days: int) -> Interactions:
 
 def test_the_weight_of_the_memory_follows_the_new_events() -> None:
     start = train(chains(20).select(np.asarray(chains(20).times) < 15 * DAY), quick(epochs=1, memory="auto"))
-    updated = update(replace(start, memory=None), chains(20), rehearse=0, progress=False)
+    updated = update(start.with_points(memory=None), chains(20), rehearse=0, progress=False)
     adjusted = values(updated, NoteKind.MEMORY_ADJUSTED)
     assert (adjusted["before"], adjusted["weight"], adjusted["events"]) == (0.0, 0.25, 500)
     assert updated.memory is not None

@@ -8,18 +8,18 @@ from typing import Any
 
 import numpy as np
 import pytest
-from grouped_data import grouped, quick
 
 from lorentzrec.data.interactions import Interactions
 from lorentzrec.errors import ConfigError, InputError
 from lorentzrec.learning.run import TrainingRun
-from lorentzrec.learning.tables import points_of
+from lorentzrec.learning.tables import copy_points
 from lorentzrec.learning.trainer import train
 from lorentzrec.learning.warm_start import EPOCHS, with_items_of
-from lorentzrec.memory import build_memory
 from lorentzrec.model.artifact import load
 from lorentzrec.model.model import Model
 from lorentzrec.model.notes import NoteKind
+from lorentzrec.points.memory import build_memory
+from tests.learning.grouped_data import grouped, quick
 
 VARIANTS: list[dict[str, Any]] = [
     {},
@@ -50,7 +50,7 @@ def started(request: pytest.FixtureRequest) -> Model:
 def test_the_run_begins_with_the_points_and_sums_of_the_model(started: Model) -> None:
     data = with_items_of(started, with_new_items(DATA))
     run = TrainingRun(data, start=started)
-    points, count = points_of(run.item_table, run.config), len(started.items)
+    points, count = copy_points(run.item_table, run.config), len(started.items)
     np.testing.assert_allclose(points[:count], started.item_points, rtol=1e-6)
     if started.optimiser_state is not None:
         np.testing.assert_array_equal(run.item_table.squared[:count], started.optimiser_state["items_squared"])
@@ -58,7 +58,7 @@ def test_the_run_begins_with_the_points_and_sums_of_the_model(started: Model) ->
     if started.user_points is not None:
         assert started.users is not None
         rows = started.users.rows(data.users.series)
-        users = points_of(run.history_table, run.config)
+        users = copy_points(run.history_table, run.config)
         np.testing.assert_allclose(users[rows >= 0], started.user_points[rows[rows >= 0]], rtol=1e-6)
         assert np.isfinite(users).all()
     placed = [note.values for note in run.notes if note.kind is NoteKind.ITEMS_PLACED]
@@ -127,7 +127,7 @@ def test_data_of_other_items_are_an_error() -> None:
 
 def test_the_memory_keeps_its_weight() -> None:
     memory = build_memory(OLD, 20, ordered=True).with_weight(0.125)
-    model = replace(train(OLD, quick(memory="auto"), progress=False), memory=memory)
+    model = train(OLD, quick(memory="auto"), progress=False).with_points(memory=memory)
     more = train(with_new_items(DATA), start=model, progress=False)
     assert more.memory is not None
     assert (more.memory.weight, more.memory.item_count) == (0.125, len(more.items))

@@ -13,6 +13,7 @@ from lorentzrec.model.config import TrainingConfig
 from lorentzrec.model.model import Model
 from lorentzrec.model.notes import Note
 from lorentzrec.model.record import EpochRecord
+from lorentzrec.points.points import Points
 
 # A slow machine is not a failing test.
 settings.register_profile("unhurried", deadline=None)
@@ -67,9 +68,12 @@ def hand_made(
     return Model(
         config=config,
         items=data.items,
-        item_points=item_points,
-        history_points=points(len(data.items), geometry, 3) if config.targets == "separate" else item_points,
-        item_counts=data.item_counts,
+        points=Points(
+            item_points,
+            points(len(data.items), geometry, 3) if config.targets == "separate" else item_points,
+            data.item_counts,
+            config.space,
+        ),
         users=data.users,
         user_points=points(len(data.users), geometry, 4) if model == "symmetric" else None,
         histories=data,

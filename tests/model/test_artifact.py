@@ -20,14 +20,14 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from safetensors.numpy import load_file, save_file
 
-from damaged_folders import check_refusals
 from lorentzrec import __version__
 from lorentzrec.data.vocabulary import Id, Vocabulary
 from lorentzrec.errors import ArtifactError, InputError
 from lorentzrec.model.artifact import load, save_model
 from lorentzrec.model.model import Model
 from lorentzrec.model.notes import Note, NoteKind
-from model.hand_made_models import RECORD, hand_made, interactions
+from tests.damaged_folders import check_refusals
+from tests.model.hand_made_models import RECORD, hand_made, interactions
 
 Array: TypeAlias = NDArray[Any]
 FILES = ["histories.safetensors", "items.parquet", "manifest.json", "points.safetensors", "users.parquet"]
@@ -161,8 +161,8 @@ def test_saved_without_histories(tmp_path: Path) -> None:
     hand_made(model="symmetric").save(tmp_path / "model", histories=False)
     symmetric = load(tmp_path / "model")
     assert symmetric.histories is None
-    expected = hand_made(model="symmetric").recommend(user="u4", exclude_history=False).ids
-    assert symmetric.recommend(user="u4", exclude_history=False).ids == expected
+    expected = hand_made(model="symmetric").recommend(user="u4", exclude_seen=False).ids
+    assert symmetric.recommend(user="u4", exclude_seen=False).ids == expected
 
 
 def test_saving_replaces_an_older_model(tmp_path: Path) -> None:
@@ -249,7 +249,7 @@ def test_folders_that_are_no_models(tmp_path: Path) -> None:
         load(tmp_path / "nowhere")
     with pytest.raises(ArtifactError, match=r"manifest.json is missing: give the folder of a model"):
         load(tmp_path)
-    for text in ("[1]", '{"kind": "something else"}'):
+    for text in ("[1]", '{"format": "something else"}'):
         (tmp_path / "manifest.json").write_text(text)
         with pytest.raises(ArtifactError, match="not the manifest of a model"):
             load(tmp_path)
@@ -299,7 +299,7 @@ IN_HISTORIES = r"histories\.safetensors is damaged \(it does not fit the users a
         (change_array("item_points", with_value((7, 0), np.inf)), "row 7 of item_points is not on the hyperboloid"),
         (change_array("user_points", with_value((3, 0), 1.0)), "row 3 of user_points is not on the hyperboloid"),
         (change_array("item_points", lambda array: -array), "row 0 of item_points is not on the hyperboloid"),
-        (change_array("item_points", lambda array: array[:-1]), "item_points of a model are"),
+        (change_array("item_points", lambda array: array[:-1]), "item_counts of a model are"),
         (change_array("item_points", lambda array: array.astype(np.float64)), "item_points of a model are float64"),
         (change_array("user_points", lambda array: array[:, :-1]), "user_points of a model are"),
         (change_array("item_rows", with_value(5, 30)), f"{IN_HISTORIES}the item row of event 6 is 30"),
@@ -355,15 +355,3 @@ def test_flat_points_must_be_finite(tmp_path: Path) -> None:
     seal(tmp_path / "model")
     with pytest.raises(ArtifactError, match=r"points.safetensors is damaged \(row 29 of item_points is not finite\)"):
         load(tmp_path / "model")
-
-
-def test_models_of_0_1_open(copied: Path) -> None:
-    """Their configs lack two hyper-parameters and have a former name, and their notes are texts without records."""
-    manifest = json.loads((copied / "manifest.json").read_text())
-    later = {"blocks_per_step", "deterministic"}
-    former = {name: value for name, value in manifest["config"].items() if name not in later}
-    assert "note_records" in manifest
-    seal(copied, config=former | {"history": "leave_one_out", "recency": 1.0}, note_records=None)
-    model = load(copied)
-    assert (model.config.history, model.config.deterministic) == ("folds", False)
-    assert model.note_records == (Note.of_text("events have no order"),)

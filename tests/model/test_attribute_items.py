@@ -13,13 +13,13 @@ from lorentzrec.data.attributes import ItemAttributes
 from lorentzrec.data.interactions import Interactions
 from lorentzrec.errors import ArtifactError, InputError
 from lorentzrec.geometry import euclidean, hyperboloid
-from lorentzrec.memory import build_memory
 from lorentzrec.model.artifact import load
-from lorentzrec.model.catalogue import EVENTS_OF_ATTRIBUTES
-from lorentzrec.model.composing import AttributePoints
 from lorentzrec.model.model import Model
 from lorentzrec.model.notes import NoteKind
-from model.hand_made_models import hand_made, points
+from lorentzrec.points.composing import AttributePoints
+from lorentzrec.points.memory import build_memory
+from lorentzrec.points.placement import EVENTS_OF_ATTRIBUTES
+from tests.model.hand_made_models import hand_made, points
 
 GEOMETRIES = ["hyperboloid", "euclidean"]
 
@@ -31,10 +31,10 @@ def with_attributes(geometry: str = "hyperboloid", targets: str = "separate", *,
     of_items = ItemAttributes.from_frame(frame, ["brand", "price:number"]).align(model.items)
     own = points(len(of_items.values), geometry, 7)
     of_histories = points(len(of_items.values), geometry, 8) if targets == "separate" else own
-    made = replace(model, attributes=AttributePoints(of_items, own, of_histories))
+    made = model.with_points(attributes=AttributePoints.of_items(of_items, own, of_histories, 4.0))
     if memory:
         assert model.histories is not None
-        made = replace(made, memory=build_memory(model.histories, 10, ordered=True).with_weight(0.1))
+        made = made.with_points(memory=build_memory(model.histories, 10, ordered=True).with_weight(0.1))
     return made
 
 
@@ -56,7 +56,7 @@ def test_an_item_without_events_is_the_midpoint_of_its_attributes(geometry: str,
     assert model.attributes is not None
     assert len(grown.items) == len(model.items) + 2
     assert (grown.item_points[: len(model.items)] == model.item_points).all()
-    values = model.attributes.of_items.values
+    values = model.attributes.values
     rows = [values.row("brand=b0"), next(row for row in range(len(values)) if "price=2.9 to" in str(values.id(row)))]
     for found, of in (
         (grown.item_points, model.attributes.points),
@@ -101,7 +101,7 @@ def test_the_memory_has_new_items_next_to_items_that_are_alike() -> None:
     new = grown.memory.columns >= len(model.items)
     assert grown.memory.values[new].max() <= np.quantile(model.memory.values, 0.25) * (1 + 1e-6)
     assert NoteKind.ALIKE_IN_MEMORY in {note.kind for note in grown.note_records}
-    without = replace(grown, memory=replace(grown.memory, weight=0.0))
+    without = grown.with_points(memory=replace(grown.memory, weight=0.0))
     item = model.items.id(int(np.repeat(np.arange(len(grown.items)), np.diff(grown.memory.offsets))[new][0]))
     assert sum(grown.score(["n1", "n2"], [item]).values()) > sum(without.score(["n1", "n2"], [item]).values())
 
@@ -112,7 +112,8 @@ def test_what_is_left_out_is_noted() -> None:
     grown = model.add_items(attributes=frame)
     assert grown.items.id(-1) == "n1"
     assert grown.attributes is not None
-    assert grown.attributes.of_items.counts.tolist() == [2] * 31
+    assert grown.item_attributes is not None
+    assert grown.item_attributes.counts.tolist() == [2] * 31
     kinds = {note.kind: note.values for note in grown.note_records}
     assert kinds[NoteKind.KNOWN_ITEMS] == {"items": 1}
     assert kinds[NoteKind.ITEMS_NOT_PLACED]["items"] == 1
@@ -122,7 +123,7 @@ def test_what_is_left_out_is_noted() -> None:
 def test_attributes_that_do_not_fit_are_refused() -> None:
     model = with_attributes()
     with pytest.raises(InputError, match="trained without attributes"):
-        replace(model, attributes=None).add_items(attributes=new_items())
+        model.with_points(attributes=None).add_items(attributes=new_items())
     with pytest.raises(InputError, match="neither events nor attributes"):
         model.add_items()
     with pytest.raises(InputError, match="none of the new items can be placed"):
@@ -146,8 +147,10 @@ def test_a_saved_model_has_its_attributes(targets: str, tmp_path: Path) -> None:
     loaded = load(tmp_path / "model")
     assert model.attributes is not None
     assert loaded.attributes is not None
-    assert loaded.attributes.of_items.columns == model.attributes.of_items.columns
-    assert loaded.attributes.of_items.digest == model.attributes.of_items.digest
+    assert loaded.item_attributes is not None
+    assert model.item_attributes is not None
+    assert loaded.item_attributes.columns == model.item_attributes.columns
+    assert loaded.item_attributes.digest == model.item_attributes.digest
     assert (loaded.attributes.points == model.attributes.points).all()
     assert (loaded.attributes.history_points == model.attributes.history_points).all()
     both = [one.add_items(attributes=new_items()).item_points for one in (model, loaded)]
@@ -158,9 +161,9 @@ def test_attributes_of_other_items_are_damage(tmp_path: Path) -> None:
     model = with_attributes()
     assert model.attributes is not None
     with pytest.raises(InputError, match="do not fit its items"):
-        replace(model, attributes=replace(model.attributes, points=model.attributes.points[1:]))
-    wrong = replace(model.attributes.of_items, rows=model.attributes.of_items.rows + 1000)
-    replace(model, attributes=replace(model.attributes, of_items=wrong)).save(tmp_path / "model")
+        model.with_points(attributes=replace(model.attributes, points=model.attributes.points[1:]))
+    wrong = replace(model.attributes, rows=model.attributes.rows + 1000)
+    model.with_points(attributes=wrong).save(tmp_path / "model")
     with pytest.raises(ArtifactError, match="do not fit the items and attributes"):
         load(tmp_path / "model")
 
@@ -170,7 +173,7 @@ def test_the_file_of_a_damaged_attribute_point_is_named(tmp_path: Path) -> None:
     assert model.attributes is not None
     points = model.attributes.history_points.copy()
     points[2, 0] = 9.0
-    replace(model, attributes=replace(model.attributes, history_points=points)).save(tmp_path / "model")
+    model.with_points(attributes=replace(model.attributes, history_points=points)).save(tmp_path / "model")
     message = r"attributes\.safetensors is damaged \(row 2 of history_points is not on the hyperboloid"
     with pytest.raises(ArtifactError, match=message):
         load(tmp_path / "model")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +11,11 @@ from numpy.typing import NDArray
 
 from lorentzrec.data.interactions import Interactions
 from lorentzrec.errors import InputError
-from lorentzrec.memory import Memory, build_memory
 from lorentzrec.model.artifact import load
 from lorentzrec.model.model import Model
 from lorentzrec.model.notes import NoteKind
-from model.hand_made_models import hand_made, interactions
+from lorentzrec.points.memory import Memory, build_memory
+from tests.model.hand_made_models import hand_made, interactions
 
 VARIANTS: list[dict[str, Any]] = [
     {},
@@ -110,7 +109,7 @@ def test_histories_and_counts_grow_and_the_old_model_does_not_change() -> None:
 @pytest.mark.parametrize("variant", VARIANTS, ids=str)
 def test_recommends_saves_and_loads(variant: dict[str, Any], tmp_path: Path) -> None:
     added = hand_made(**variant).add_items(events=events(*EVENTS, ("newcomer", "i1", 5)))
-    assert "new" in added.recommend(user="u7", k=31, exclude_history=False).ids
+    assert "new" in added.recommend(user="u7", k=31, exclude_seen=False).ids
     assert len(added.recommend(user="newcomer")) == 10
     added.save(tmp_path / "model")
     again = load(tmp_path / "model")
@@ -138,7 +137,7 @@ def pairs_of(memory: Memory | None) -> dict[tuple[int, int], float]:
 @pytest.mark.parametrize("ordered", [True, False])
 def test_the_memory_has_the_pairs_of_a_new_item_as_if_it_was_built_again(ordered: bool) -> None:
     data = interactions()
-    model = replace(hand_made(data), memory=build_memory(data, 5, ordered=ordered))
+    model = hand_made(data).with_points(memory=build_memory(data, 5, ordered=ordered))
     added = model.add_items(events=events(*EVENTS, ("x", "first", 0), ("x", "i1", 1)))
     assert added.histories is not None
     new = range(len(data.items), len(added.items))

@@ -13,7 +13,6 @@ from typing import Any
 import pytest
 
 from lorentzrec.errors import ConfigError
-from lorentzrec.learning.schedule import learning_rate
 from lorentzrec.model.config import ResolvedConfig, TrainingConfig
 
 
@@ -216,12 +215,6 @@ def test_a_resolved_config_is_a_config_in_which_nothing_is_open() -> None:
         ResolvedConfig.from_mapping(decided.to_dict() | {"loss": None})
 
 
-def test_the_former_name_of_folds_is_accepted() -> None:
-    former = TrainingConfig.from_mapping({"history": "leave_one_out"})
-    assert former == TrainingConfig(history="folds")
-    assert TrainingConfig().with_settings(["history=leave_one_out"]) == former
-
-
 def test_what_is_given_stays() -> None:
     given = TrainingConfig(
         recency=1.0, targets="shared", scale=3.0, learning_rate=0.5, epochs=7, threads=1, score="inner"
@@ -242,7 +235,7 @@ def test_learning_rates_by_hand() -> None:
     linear = TrainingConfig(epochs=4, learning_rate=0.8, learning_rate_decay=0.5)
 
     def rates(config: TrainingConfig, *epochs: int) -> list[float]:
-        return [learning_rate(resolved(config), epoch) for epoch in epochs]
+        return [resolved(config).rate_in(epoch) for epoch in epochs]
 
     assert rates(linear, 1, 2, 3, 4) == pytest.approx([0.8, 0.7, 0.6, 0.5])
     inverse = TrainingConfig(epochs=4, learning_rate=0.6, learning_rate_decay=0.5, schedule="inverse")

@@ -18,11 +18,12 @@ from lorentzrec.data.vocabulary import Id, Vocabulary
 from lorentzrec.errors import ConfigError, InputError
 from lorentzrec.model import model as model_module
 from lorentzrec.model.config import TrainingConfig
-from lorentzrec.model.fallbacks import FallbackKind
 from lorentzrec.model.model import Model
-from lorentzrec.model.ranking import Recommendations
+from lorentzrec.model.recommendations import Recommendations
 from lorentzrec.model.record import EpochRecord
-from model.hand_made_models import DIMENSION, RECORD, hand_made, interactions, points
+from lorentzrec.points.fallbacks import FallbackKind
+from lorentzrec.points.space import Space
+from tests.model.hand_made_models import DIMENSION, RECORD, hand_made, interactions, points
 
 VARIANTS: list[dict[str, Any]] = [
     {},
@@ -64,7 +65,7 @@ def test_history_is_answered_by_its_midpoint(targets: str) -> None:
     assert result.fallback is None
     assert result.scores.dtype == np.float32
     assert (np.diff(result.scores) <= 0).all()
-    weighted = model.recommend(history, k=30, weights=[1, 9, 2, 0.5], exclude_history=False)
+    weighted = model.recommend(history, k=30, weights=[1, 9, 2, 0.5], exclude_seen=False)
     assert weighted.ids == slow_order(model, history, [1, 9, 2, 0.5])
     assert weighted.ids != slow_order(model, history, [1, 1, 1, 1])
 
@@ -87,7 +88,7 @@ def test_known_user_is_their_training_history(weighted: bool) -> None:
     result = model.recommend(user="u4", k=7)
     assert same(result, model.recommend(history=history, weights=weights, k=7))
     assert not set(result.ids) & set(history)
-    assert set(history) < set(model.recommend(user="u4", k=30, exclude_history=False).ids)
+    assert set(history) < set(model.recommend(user="u4", k=30, exclude_seen=False).ids)
 
 
 def test_known_user_of_a_symmetric_model_is_their_point() -> None:
@@ -152,22 +153,25 @@ def test_filters() -> None:
         full.ids[place] for place in (1, 3, 4, 5, 6)
     ]
     allowed = [full.ids[9], full.ids[4], "i3", full.ids[20]]
-    result = model.recommend(["i3"], items=allowed)
+    result = model.recommend(["i3"], allow=allowed)
     assert result.ids == [full.ids[4], full.ids[9], full.ids[20]]
     assert result.fallback is None
-    assert model.recommend(["i3"], items=allowed, exclude_history=False).ids[0] == "i3"
-    assert model.recommend(["i3"], items=allowed, exclude=[full.ids[4]]).ids == [full.ids[9], full.ids[20]]
-    assert model.recommend(["i3"], items=[]).ids == []
+    assert model.recommend(["i3"], allow=allowed, exclude_seen=False).ids[0] == "i3"
+    assert model.recommend(["i3"], allow=allowed, exclude=[full.ids[4]]).ids == [full.ids[9], full.ids[20]]
+    assert model.recommend(["i3"], allow=[]).ids == []
 
 
 def test_unknown_items_of_an_allow_list_are_counted() -> None:
     model = hand_made()
-    result = model.recommend(["i3"], items=["i4", "new"])
+    result = model.recommend(["i3"], allow=["i4", "new"])
     assert result.ids == ["i4"]
     assert result.fallback == "allowed: 1 of 2 allowed items is unknown"
-    both = model.recommend(["i3", "old"], items=["new", "newer"])
+    both = model.recommend(["i3", "old"], allow=["new", "newer"])
     assert both.ids == []
-    assert both.fallback == ("partial: 1 of 2 history items is unknown; allowed: 2 of 2 allowed items are unknown")
+    assert both.fallback == (
+        "partial: 1 of 2 history items is unknown; allowed: 2 of 2 allowed items are unknown; "
+        "nothing_allowed: the allow-list and the categories leave no item to recommend"
+    )
 
 
 def test_recommendations_are_compared_and_indexed_by_value() -> None:
@@ -194,7 +198,7 @@ def test_ids_may_come_in_any_container() -> None:
 @given(
     histories=st.lists(st.lists(st.integers(-3, 32).map(lambda number: f"i{number}"), max_size=8), max_size=12),
     k=st.integers(1, 40),
-    exclude_history=st.booleans(),
+    exclude_seen=st.booleans(),
     items=st.none() | st.lists(st.integers(0, 32).map(lambda number: f"i{number}")),
     weighted=st.booleans(),
 )
@@ -202,13 +206,13 @@ def test_many_are_answered_as_one(
     model: Model,
     histories: list[list[Id]],
     k: int,
-    exclude_history: bool,
+    exclude_seen: bool,
     items: list[Id] | None,
     weighted: bool,
 ) -> None:
     weights = [[1.0 + place for place in range(len(history))] for history in histories] if weighted else None
     many = model.recommend_many(
-        histories, k=k, exclude=["i5"], exclude_history=exclude_history, items=items, weights=weights, threads=2
+        histories, k=k, exclude=["i5"], exclude_seen=exclude_seen, allow=items, weights=weights, threads=2
     )
     assert len(many) == len(histories)
     for place, history in enumerate(histories):
@@ -216,12 +220,12 @@ def test_many_are_answered_as_one(
             history,
             k=k,
             exclude=["i5"],
-            exclude_history=exclude_history,
-            items=items,
+            exclude_seen=exclude_seen,
+            allow=items,
             weights=None if weights is None else weights[place],
         )
         assert same(one, many[place])
-        forbidden = {"i5"} | (set(history) if exclude_history else set())
+        forbidden = {"i5"} | (set(history) if exclude_seen else set())
         assert not set(one.ids) & forbidden
         assert items is None or set(one.ids) <= set(items)
 
@@ -258,19 +262,19 @@ def test_similar_items_are_the_nearest_points() -> None:
 def test_similar_items_among_some_are_those_of_all_without_the_others(geometry: str) -> None:
     model = hand_made(geometry=geometry)
     for among in (["i1"], [f"i{row}" for row in range(0, 30, 2)]):
-        found = model.similar_items_many(["i3", "i4"], k=5, among=[*among, "new"])
+        found = model.similar_items_many(["i3", "i4"], k=5, allow=[*among, "new"])
         for item, result in zip(["i3", "i4"], found, strict=True):
             every = model.similar_items(item, k=30)
             assert list(result) == [pair for pair in every if pair[0] in among][:5]
             assert result.fallback == f"allowed: 1 of {len(among) + 1} allowed items is unknown"
-    assert [len(one) for one in model.similar_items_many(["i3"], among=[])] == [0]
+    assert [len(one) for one in model.similar_items_many(["i3"], allow=[])] == [0]
 
 
 def test_similar_items_of_a_double_leave_out_only_the_item_itself() -> None:
     data = interactions()
     item_points = points(len(data.items), "hyperboloid", 2)
     item_points[4] = item_points[20]
-    model = replace(hand_made(data), item_points=item_points, history_points=item_points)
+    model = hand_made(data).with_points(item_points=item_points, history_points=item_points)
     for row, double in ((4, 20), (20, 4)):
         result = model.similar_items(data.items.id(row), k=3)
         assert result.ids[0] == data.items.id(double)
@@ -287,7 +291,7 @@ def test_score_histories_has_the_order_of_recommend(model: Model) -> None:
     assert scores.shape == (3, 30)
     assert scores.dtype == np.float32
     for user_row, row in zip(user_rows, scores, strict=True):
-        expected = model.recommend(user=model.users.id(int(user_row)), k=30, exclude_history=False).ids
+        expected = model.recommend(user=model.users.id(int(user_row)), k=30, exclude_seen=False).ids
         assert model.items.ids(np.argsort(-row)) == expected
 
 
@@ -297,7 +301,7 @@ def test_score_histories_of_strangers() -> None:
     strangers = replace(empty, users=Vocabulary([f"stranger {row}" for row in range(12)], name="user"))
     for model in (hand_made(model="symmetric"), hand_made()):
         scores = model.score_histories(strangers, np.array([0, 1]))
-        first = model.recommend(data.history_ids(data.users.id(0)), k=30, exclude_history=False)
+        first = model.recommend(data.history_ids(data.users.id(0)), k=30, exclude_seen=False)
         assert model.items.ids(np.argsort(-scores[0])) == first.ids
         # An empty history is scored by popularity, and equal counts are ties.
         order = np.lexsort([np.arange(30), -scores[1]])
@@ -308,7 +312,7 @@ def test_score_histories_of_strangers() -> None:
 def test_large_counts_do_not_become_ties() -> None:
     data = interactions()
     counts = 2**24 + np.arange(30)
-    model = replace(hand_made(data), item_counts=counts)
+    model = hand_made(data).with_points(item_counts=counts)
     nobody = data.select(np.zeros(len(data), bool))
     assert np.argsort(-model.score_histories(nobody, np.array([0]))[0]).tolist() == list(range(29, -1, -1))
     assert model.recommend([], k=30).ids == model.item_ids[::-1]
@@ -333,7 +337,7 @@ def test_score_histories_wants_the_items_of_the_model() -> None:
         ({"history": 5}, "history is 5, not a list: put it in brackets, or give user=5 for a customer"),
         ({"history": [["i1"]]}, "list of strings or integers"),
         ({"history": ["i1"], "exclude": "i1"}, "exclude is 'i1', not a list"),
-        ({"history": ["i1"], "items": "i1"}, "items is 'i1', not a list"),
+        ({"history": ["i1"], "allow": "i1"}, "allow is 'i1', not a list"),
         ({"history": ["i1"], "k": 0}, "k is 0: give a whole number"),
         ({"history": ["i1"], "k": 2.0}, r"k is 2\.0: give a whole number"),
         ({"history": ["i1"], "k": True}, "k is True: give a whole number"),
@@ -364,16 +368,16 @@ def test_model_without_histories_says_what_it_can_do() -> None:
     with pytest.raises(InputError, match="supports histories only: give a history"):
         replace(hand_made(), histories=None).recommend(user="u4")
     symmetric = replace(hand_made(model="symmetric"), histories=None)
-    with pytest.raises(InputError, match="does not know what a user has seen: pass exclude_history=False"):
+    with pytest.raises(InputError, match="does not know what a user has seen: pass exclude_seen=False"):
         symmetric.recommend(user="u4")
-    expected = hand_made(model="symmetric").recommend(user="u4", exclude_history=False)
-    assert same(symmetric.recommend(user="u4", exclude_history=False), expected)
+    expected = hand_made(model="symmetric").recommend(user="u4", exclude_seen=False)
+    assert same(symmetric.recommend(user="u4", exclude_seen=False), expected)
 
 
 def test_model_is_immutable_and_leaves_the_callers_arrays_alone() -> None:
     data = interactions()
     mine = points(len(data.items), "hyperboloid", 2)
-    model = replace(hand_made(data), item_points=mine, history_points=mine)
+    model = hand_made(data).with_points(item_points=mine, history_points=mine)
     assert model.history_points is model.item_points
     for array in (model.item_points, model.item_counts):
         with pytest.raises(ValueError, match="read-only"):
@@ -387,9 +391,21 @@ def test_model_is_immutable_and_leaves_the_callers_arrays_alone() -> None:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"item_points": np.zeros((30, DIMENSION), np.float32)}, r"float32 \(30, 4\): give float32 \(30, 5\)"),
+        ({"item_points": np.zeros((30, DIMENSION), np.float32)}, r"float32 \(30, 5\): give float32 \(30, 4\)"),
         ({"item_points": np.zeros((30, DIMENSION + 1))}, "the item_points of a model are float64"),
         ({"item_counts": np.zeros(29, np.int64)}, r"the item_counts of a model are int64 \(29,\)"),
+    ],
+)
+def test_points_that_do_not_fit_one_another(changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        hand_made().with_points(**changes)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"points": replace(hand_made().points, space=Space("euclidean", "distance"))}, "give one of dimension 4"),
+        ({"points": replace(hand_made().points, space=Space("hyperboloid", "inner"))}, "give points in Space"),
         ({"user_points": np.zeros((12, DIMENSION + 1), np.float32)}, "a symmetric model needs user points"),
         ({"histories": interactions(strings=False)}, "other users or items than the model"),
     ],

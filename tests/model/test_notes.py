@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from lorentzrec.model.notes import _TEXTS, Note, NoteKind, read_notes, write_notes
+from lorentzrec.model.notes import _TEXTS, Note, NoteKind
 
 NOTES = (
     Note(NoteKind.OUT_OF_PATIENCE, {"epoch": 9, "metric": "recall@10", "best": 4}),
@@ -30,14 +30,12 @@ def test_rendered() -> None:
 
 
 def test_manifests_keep_kinds_and_counts() -> None:
-    manifest = json.loads(json.dumps(write_notes(NOTES)))
-    assert read_notes(manifest) == NOTES
-    del manifest["note_records"]
-    assert read_notes(manifest) == tuple(Note.of_text(str(note)) for note in NOTES), "as lorentzrec 0.1 wrote them"
+    written = json.loads(json.dumps([note.to_dict() for note in NOTES]))
+    assert tuple(map(Note.from_dict, written)) == NOTES
 
 
 def test_damaged_records_are_errors() -> None:
     with pytest.raises(ValueError, match="no_such_kind"):
-        read_notes({"note_records": [{"kind": "no_such_kind"}]})
+        Note.from_dict({"kind": "no_such_kind"})
     with pytest.raises(KeyError):
-        read_notes({"note_records": [{"kind": "single_event"}]})
+        Note.from_dict({"kind": "single_event"})

@@ -9,7 +9,7 @@ import pytest
 
 from lorentzrec import InputError, Interactions, Model, TrainingConfig, train
 from lorentzrec.synthetic.shop import synthetic_shop
-from model.hand_made_models import hand_made
+from tests.model.hand_made_models import hand_made
 
 SPACES = [(geometry, score) for geometry in ("hyperboloid", "euclidean") for score in ("distance", "inner")]
 
@@ -39,7 +39,7 @@ def test_faiss_finds_what_the_model_recommends(geometry: str, score: str, model:
     if geometry == "hyperboloid":
         queries[:, 0] *= -1
     _, rows = index.search(queries, 10)
-    expected = trained.recommend_many(users=data.users, k=10, exclude_history=False)
+    expected = trained.recommend_many(users=data.users, k=10, exclude_seen=False)
     shared = [len({*trained.items.ids(found)} & {*one.ids}) for found, one in zip(rows, expected, strict=True)]
     assert np.mean(shared) >= 9.9
 
@@ -63,7 +63,7 @@ def test_points_are_on_the_hyperboloid_and_nearest_to_what_is_recommended() -> N
     [point] = model.query_points(histories=[["i3", "i7"]]).astype(np.float64)
     assert -(point[0] ** 2) + (point[1:] ** 2).sum() == pytest.approx(-1, abs=1e-5)
     products = model.item_points.astype(np.float64) @ (point * np.r_[-1, np.ones(len(point) - 1)])
-    expected = model.recommend(["i3", "i7"], k=3, exclude_history=False)
+    expected = model.recommend(["i3", "i7"], k=3, exclude_seen=False)
     assert model.items.ids(np.argsort(-products)[:3]) == expected.ids
     np.testing.assert_allclose(-np.arccosh(-np.sort(products)[:-4:-1]), expected.scores, rtol=1e-3)
 

@@ -10,12 +10,12 @@ import polars as pl
 import pytest
 
 from lorentzrec.errors import InputError
-from lorentzrec.model.diversity import diversify
-from lorentzrec.model.fallbacks import Cause, Fallback, FallbackKind
 from lorentzrec.model.model import Model
-from lorentzrec.model.ranking import Recommendations
-from lorentzrec.model.reasons import Reason, ReasonKind
-from model.hand_made_models import hand_made, interactions
+from lorentzrec.model.recommendations import Recommendations
+from lorentzrec.points.diversity import diversify
+from lorentzrec.points.fallbacks import Cause, Fallback, FallbackKind
+from lorentzrec.points.reasons import Reason, ReasonKind
+from tests.model.hand_made_models import hand_made, interactions
 
 MODEL = hand_made(interactions(weighted=True))
 TABLE = pl.DataFrame(
@@ -64,21 +64,22 @@ def test_a_user_with_a_point_becomes_a_midpoint_with_a_context() -> None:
     assert own.fallbacks == ()
     assert own.reasons == ((),) * 10
     with pytest.raises(InputError, match="no context, or save the model with histories"):
-        replace(model, histories=None).recommend(user="u4", context=["i7"], exclude_history=False)
+        replace(model, histories=None).recommend(user="u4", context=["i7"], exclude_seen=False)
 
 
 def test_categories_are_an_allow_list() -> None:
     coats = [f"i{number}" for number in range(0, 30, 3)]
     found = MODEL.recommend(["i1"], k=30, categories=["coats"], item_table=TABLE)
-    assert same(found, MODEL.recommend(["i1"], k=30, items=coats))
+    assert same(found, MODEL.recommend(["i1"], k=30, allow=coats))
     assert len(found) == 10
-    both = MODEL.recommend(["i1"], k=30, categories=["coats"], item_table=TABLE, items=["i3", "i4", "i0"])
+    both = MODEL.recommend(["i1"], k=30, categories=["coats"], item_table=TABLE, allow=["i3", "i4", "i0"])
     assert set(both.ids) == {"i0", "i3"}
     hats = MODEL.recommend(["i0"], k=30, categories=["hats", "wool"], item_table=TABLE.to_arrow())
     assert set(hats.ids) == {f"i{number}" for number in range(1, 30, 3)}
     assert hats.fallbacks == (Fallback(Cause.UNKNOWN_CATEGORIES, 1, 2),), "only the first category counts"
     none = MODEL.recommend(["i0"], categories=["rings"], item_table=TABLE)
-    assert (none.ids, none.fallback_kinds) == ([], (FallbackKind.CATEGORIES,)), "the model has no item of it"
+    assert none.ids == [], "the model has no item of it"
+    assert none.fallback_kinds == (FallbackKind.CATEGORIES, FallbackKind.NOTHING_ALLOWED)
 
 
 def test_categories_of_ids_that_are_numbers() -> None:
@@ -120,12 +121,12 @@ def test_reasons_in_frames() -> None:
 
 
 def test_a_table_has_its_columns_where_no_item_is_left() -> None:
-    found = MODEL.recommend(["i3"], items=["i3"], reasons=True)
+    found = MODEL.recommend(["i3"], allow=["i3"], reasons=True)
     assert len(found) == 0
     assert found.to_frame().columns == ["rank", "item", "score", "because"]
-    batch = MODEL.recommend_many([["i3"], ["i4"]], items=["i3"], reasons=True)
+    batch = MODEL.recommend_many([["i3"], ["i4"]], allow=["i3"], reasons=True)
     assert batch[:1] == [found]
-    assert MODEL.recommend_many([["i3"]], items=["i3"], reasons=True).to_frame().columns[-1] == "because"
+    assert MODEL.recommend_many([["i3"]], allow=["i3"], reasons=True).to_frame().columns[-1] == "because"
     assert batch.to_frame()["item"].to_list() == ["i3"]
 
 

@@ -10,12 +10,12 @@ import pytest
 from lorentzrec.evaluation.protocol import evaluate
 from lorentzrec.learning.trainer import train
 from lorentzrec.model.config import TrainingConfig
-from lorentzrec.tuning.parts import PartStore
+from lorentzrec.studies.parts import PartStore
 from lorentzrec_paper import ablations
 from lorentzrec_paper.data_sets import DataFolder
 from lorentzrec_paper.experiment import Context, Outcome
 from lorentzrec_paper.twins import DATA_SETS
-from paper.official_layouts import write_gowalla, write_movielens_1m
+from tests.paper.official_layouts import write_gowalla, write_movielens_1m
 
 CHANGES: tuple[dict[str, Any], ...] = (
     {},

@@ -14,12 +14,12 @@ from lorentzrec.evaluation.protocol import evaluate
 from lorentzrec.learning.trainer import train
 from lorentzrec.model.config import TrainingConfig
 from lorentzrec.model.model import Model
-from lorentzrec.tuning.parts import PartStore
+from lorentzrec.studies.parts import PartStore
 from lorentzrec_paper import amazon, amazon_grid
 from lorentzrec_paper.amazon_grid import GEOMETRIES, Category, Final, HitRates, Measured, Metrics, Round, Setting
 from lorentzrec_paper.data_sets import CATEGORIES, DATA_SETS, DataFolder, FoundData, complete_name, five_core_name
 from lorentzrec_paper.experiment import Context, Outcome
-from paper.official_layouts import write_complete, write_five_core
+from tests.paper.official_layouts import write_complete, write_five_core
 
 TOYS, TOOLS, PHONES = "Toys_and_Games", "Tools_and_Home_Improvement", "Cell_Phones_and_Accessories"
 

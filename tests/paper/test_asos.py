@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from lorentzrec.evaluation.report import Metric
+from lorentzrec.studies.parts import PartStore
 from lorentzrec.synthetic.shop import SyntheticConfig
-from lorentzrec.tuning.parts import PartStore
 from lorentzrec_paper import asos
 from lorentzrec_paper.data_sets import DataFolder
 from lorentzrec_paper.experiment import Context

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from cli.command_line import error_of, start
-from cli.command_line import run as command
 from lorentzrec.errors import TrainingError
 from lorentzrec_paper.experiment import EXPERIMENTS, Context, Experiment, Outcome, Table, Verdict
+from tests.cli.command_line import error_of, start
+from tests.cli.command_line import run as command
 
 
 @pytest.fixture

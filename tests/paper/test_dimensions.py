@@ -15,12 +15,12 @@ from lorentzrec.data.interactions import Interactions
 from lorentzrec.evaluation.protocol import evaluate
 from lorentzrec.learning.trainer import train
 from lorentzrec.model.config import TrainingConfig
-from lorentzrec.tuning.parts import PartStore
-from lorentzrec.tuning.task import TuningTask
+from lorentzrec.studies.parts import PartStore
+from lorentzrec.studies.task import TuningTask
 from lorentzrec_paper import dimensions, twins
 from lorentzrec_paper.data_sets import DamagedData, DataFolder
 from lorentzrec_paper.experiment import Context, Outcome
-from paper.official_layouts import write_five_core, write_movielens_100k
+from tests.paper.official_layouts import write_five_core, write_movielens_100k
 
 TOYS = "Toys_and_Games"
 TITLE = "Toys and Games, 5-core"

@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from lorentzrec.base.canvas import canvas
 from lorentzrec.errors import InputError
-from lorentzrec.figures.canvas import canvas
 from lorentzrec_paper.figures import Curve, Panel, plot_curves, plot_small_disk, plot_small_graph
 
 PLACES = np.array([[0.0, 0.0], [0.5, 0.1], [-0.5, 0.2], [0.1, 0.8]])

@@ -8,11 +8,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from lorentzrec.tuning.parts import PartStore
+from lorentzrec.studies.parts import PartStore
 from lorentzrec_paper import midpoints
 from lorentzrec_paper.data_sets import DataFolder
 from lorentzrec_paper.experiment import Context
-from lorentzrec_paper.midpoints import einstein_midpoint_as_printed, frechet_mean
+from lorentzrec_paper.midpoints import frechet_mean
 
 
 def test_pairs_agree_and_the_printed_gamma_does_not() -> None:
@@ -46,9 +46,3 @@ def test_the_experiment_gives_its_verdicts(tmp_path: Path) -> None:
     assert [verdict.status for verdict in outcome.verdicts][::3] == ["holds", "fails"]
     outcome.figures["midpoints"].draw(tmp_path / "midpoints.svg")
     assert "<svg" in (tmp_path / "midpoints.svg").read_text()
-
-
-def test_the_place_of_0_1_still_has_the_printed_formula() -> None:
-    with pytest.warns(DeprecationWarning, match=r"lorentzrec_paper\.midpoints"):
-        from lorentzrec.geometry.midpoint import einstein_midpoint_as_printed as before
-    assert before is einstein_midpoint_as_printed

@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 from lorentzrec.evaluation.report import Metric
-from lorentzrec.tuning.parts import PartStore
+from lorentzrec.studies.parts import PartStore
 from lorentzrec_paper import movielens
 from lorentzrec_paper.data_sets import DataFolder, MissingData
 from lorentzrec_paper.experiment import Context
 from lorentzrec_paper.movielens import Quality, Trained
-from paper.official_layouts import write_movielens_100k
+from tests.paper.official_layouts import write_movielens_100k
 
 
 def curve(values: list[float], seconds: list[float], parameters: int = 100) -> Trained:

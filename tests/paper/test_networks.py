@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 from lorentzrec.data.interactions import Interactions
-from lorentzrec.networks.statistics import NetworkStatistics, network_statistics
-from lorentzrec.tuning.parts import Part, PartStore
+from lorentzrec.studies.parts import Part, PartStore
 from lorentzrec_paper import networks
 from lorentzrec_paper.data_sets import DataFolder
 from lorentzrec_paper.experiment import Context
+from lorentzrec_paper.network_statistics import NetworkStatistics, network_statistics
 
 
 def test_unevenness_by_hand() -> None:

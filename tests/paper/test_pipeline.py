@@ -10,15 +10,15 @@ from typing import Any
 
 import pytest
 
-from cli.command_line import error_of, run
-from lorentzrec.errors import how_to_get
+from lorentzrec.base.library_faults import how_to_install
+from lorentzrec.studies.parts import PartStore
 from lorentzrec.synthetic.shop import SyntheticConfig
-from lorentzrec.tuning.parts import PartStore
 from lorentzrec_paper import pipeline, servers
 from lorentzrec_paper.data_sets import DataFolder
 from lorentzrec_paper.experiment import Context
-from lorentzrec_paper.servers import Azurite, CosmosEmulator, MissingServer
-from serving.running_service import shop_store
+from tests.cli.command_line import error_of, run
+from tests.emulators import Azurite, CosmosEmulator, MissingServer
+from tests.serving.running_service import shop_store
 
 SHARED = ["events to the container", "start Spark", "prepare on Spark", "histories to the store"]
 OF_AN_ENGINE = ["start, read, compile, save", "train", "publish to the store", "start the service", "recommend"]
@@ -97,18 +97,26 @@ def test_what_is_missing_is_named_with_the_next_action(tmp_path: Path, monkeypat
     monkeypatch.setattr(pipeline, "find_spec", find_nothing)
     monkeypatch.delenv("KERAS_BACKEND", raising=False)
     line = error_of("reproduce", "pipeline", "--out", tmp_path)
-    assert f"obstore ({how_to_get('azure')})" in line
+    assert f"obstore ({how_to_install('azure')})" in line
     assert "tensorflow (pip install tensorflow, or set KERAS_BACKEND" in line
     assert not (tmp_path / "pipeline").exists()
 
 
 def test_a_missing_emulator_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pipeline, "refuse_missing", lambda *_: None)
-    monkeypatch.setattr(servers, "__file__", str(tmp_path / "a" / "b" / "servers.py"))
+    copied = shutil.copy(pipeline.EMULATORS, tmp_path)  # there are no programs next to it
+    monkeypatch.setattr(pipeline, "EMULATORS", Path(copied))
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.chdir(tmp_path)
     line = error_of("reproduce", "pipeline", "--out", tmp_path)
     assert line.endswith("azurite-blob is not installed: install Node.js, then run npm install --global azurite")
+
+
+def test_an_installation_has_no_emulators(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pipeline, "refuse_missing", lambda *_: None)
+    monkeypatch.setattr(pipeline, "EMULATORS", tmp_path / "emulators.py")
+    line = error_of("reproduce", "pipeline", "--out", tmp_path)
+    assert line.endswith("give --blobs and --store, or run it from a checkout")
 
 
 def test_a_server_that_does_not_start_is_one_line(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from lorentzrec.errors import InputError
-from lorentzrec.tuning.parts import Part, PartStore
+from lorentzrec.studies.parts import Part, PartStore
 from lorentzrec_paper import results
 from lorentzrec_paper.data_sets import DataFolder
 from lorentzrec_paper.experiment import Column, Context, Experiment, Figure, Outcome, Table, Verdict

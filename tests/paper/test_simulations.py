@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from lorentzrec.geometry.hyperboloid import lift
-from lorentzrec.tuning.parts import PartStore
+from lorentzrec.studies.parts import PartStore
 from lorentzrec_paper import simulations
 from lorentzrec_paper.data_sets import DataFolder
 from lorentzrec_paper.experiment import Context

@@ -14,13 +14,13 @@ from lorentzrec.evaluation.protocol import evaluate
 from lorentzrec.evaluation.significance import Comparison
 from lorentzrec.learning.trainer import train
 from lorentzrec.model.config import TrainingConfig
-from lorentzrec.tuning import search as tuning
-from lorentzrec.tuning.comparison import Difference, Runs, System, TwinRow
-from lorentzrec.tuning.parts import PartStore
+from lorentzrec.studies import search as tuning
+from lorentzrec.studies.comparison import Difference, Runs, System, TwinRow
+from lorentzrec.studies.parts import PartStore
 from lorentzrec_paper import results, twins
 from lorentzrec_paper.data_sets import DataFolder, FoundData, MissingData
 from lorentzrec_paper.experiment import EXPERIMENTS, OF_THE_PAPER, Context, Outcome, find_experiments
-from paper.official_layouts import write_five_core, write_gowalla, write_movielens_1m
+from tests.paper.official_layouts import write_five_core, write_gowalla, write_movielens_1m
 
 TOOLS = "Tools_and_Home_Improvement"
 TITLES = ["Tools and Home Improvement, 5-core", "MovieLens 1M", "Gowalla"]

@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 from lorentzrec.geometry import FloatArray
 from lorentzrec.geometry.sums import total_weight, weighted_sum
 from lorentzrec.learning.kernels.structures import COINCIDENT, RUN, SATURATED, Events, Loss, Settings, Table
-from reference import euclidean, hyperboloid, losses, midpoint, sampling
-from reference.losses import Geometry, LossName, ScoreKind
-from reference.optimisers import Counters, row_step
-from reference.sampling import draw_negatives, folds, key_for, permuted, unseen
+from tests.reference import euclidean, hyperboloid, losses, midpoint, sampling
+from tests.reference.losses import Geometry, LossName, ScoreKind
+from tests.reference.optimisers import Counters, row_step
+from tests.reference.sampling import draw_negatives, folds, key_for, permuted, unseen
 
 Rows = NDArray[np.int64]
 LOSS_NAMES: dict[Loss, LossName] = {Loss.BPR: "bpr", Loss.WMRB: "wmrb", Loss.SOFTMAX: "softmax"}
@@ -37,7 +37,7 @@ def triplet_steps(
         state = key_for(key, sampling.TRIPLETS, user)
         for item, weight, label in zip(rows, weights, _labels(events, user), strict=True):
             for _ in range(settings.negative_count if label else 0):
-                other, state = unseen(state, set(rows), events.items, item_count, settings.popular)
+                other, state = unseen(state, set(rows), item_count)
                 block = Block(users, items, [other], settings, counters)
                 value, gradient = block.compare(users.points[user], item, weight, [])
                 block.of_histories[user] += gradient
@@ -103,7 +103,8 @@ def asymmetric_gradients(
         block.note_saturation(rows)
         for row in rows:
             block.of_histories[row] += 0.0  # all points of a block step once, also where nothing pulls at them
-        for target, others, shares in histories_of(weights, settings, key_for(key, sampling.FOLDS, customer)):
+        orders = _orders(events, customer)
+        for target, others, shares in histories_of(weights, settings, key_for(key, sampling.FOLDS, customer), orders):
             history = [rows[place] for place in others]
             if labels[target]:
                 block.loss += block.compare_history(history, shares, rows[target], weights[target], rows)
@@ -118,18 +119,23 @@ def apply_gradients(blocks: Sequence[Block]) -> float:
     return sum(block.loss for block in blocks)
 
 
-def histories_of(weights: list[float], settings: Settings, key: int) -> list[tuple[int, list[int], list[float]]]:
-    """Each event that has a history, with the places of its history and their weights, from the weights of all
-    events."""
+def histories_of(
+    weights: list[float], settings: Settings, key: int, orders: list[int] | None = None
+) -> list[tuple[int, list[int], list[float]]]:
+    """Each event that has a history, with the places of its history and their weights, from the weights and the orders
+    of all events. Without orders, every event is one."""
     length = len(weights)
+    orders = list(range(length)) if orders is None else orders
     if settings.folded:
         fold = folds(length, settings.folds, key)
         others = [[place for place in range(length) if fold[place] != fold[target]] for target in range(length)]
         return [(target, rest, [weights[place] for place in rest]) for target, rest in enumerate(others)]
     decay = float(settings.recency)
+    earlier = [[place for place in range(length) if orders[place] < orders[target]] for target in range(length)]
     return [
-        (target, list(range(target)), [weights[place] * decay ** (target - 1 - place) for place in range(target)])
-        for target in range(1, length)
+        (target, rest, [weights[place] * decay ** (orders[target] - 1 - orders[place]) for place in rest])
+        for target, rest in enumerate(earlier)
+        if rest
     ]
 
 
@@ -227,5 +233,11 @@ def _labels(events: Events, user: int) -> list[bool]:
     return labels
 
 
+def _orders(events: Events, user: int) -> list[int] | None:
+    """The number of the order of each event of a customer, 0 for the oldest; None without orders."""
+    places = slice(events.offsets[user], events.offsets[user + 1])
+    return events.orders[places].tolist() if len(events.orders) > 1 else None
+
+
 def _negatives(items: Table, events: Events, settings: Settings, key: int) -> list[int]:
-    return draw_negatives(settings.negative_count, len(items.points), events.items, settings.popular, key)
+    return draw_negatives(settings.negative_count, len(items.points), key)

@@ -9,10 +9,10 @@ import numpy as np
 from lorentzrec.geometry import FloatArray
 from lorentzrec.geometry.sums import weighted_sum
 from lorentzrec.learning.kernels.structures import HISTORY, TARGET, Attributes, Settings, Table
-from reference import euclidean, midpoint
-from reference.blocks import Block
-from reference.optimisers import Counters, row_step
-from reference.sampling import GOLDEN, WORD, mix
+from tests.reference import euclidean, midpoint
+from tests.reference.blocks import Block
+from tests.reference.optimisers import Counters, row_step
+from tests.reference.sampling import GOLDEN, WORD, mix
 
 
 def own_weight(row: int, side: int, attributes: Attributes, key: int) -> float:

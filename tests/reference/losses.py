@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from lorentzrec.geometry import FloatArray
 from lorentzrec.learning.kernels.structures import COINCIDENT_DISTANCE
-from reference import euclidean, hyperboloid
+from tests.reference import euclidean, hyperboloid
 
 Geometry = Literal["hyperboloid", "euclidean"]
 ScoreKind = Literal["inner", "distance"]

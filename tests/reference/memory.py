@@ -1,4 +1,4 @@
-"""The memory as dense matrices, one event at a time; see `lorentzrec.memory`."""
+"""The memory as dense matrices, one event at a time; see `lorentzrec.points.memory`."""
 
 from __future__ import annotations
 

@@ -26,8 +26,8 @@ from lorentzrec.learning.kernels.structures import (
     Settings,
     Table,
 )
-from reference import euclidean, hyperboloid
-from reference.losses import penalty
+from tests.reference import euclidean, hyperboloid
+from tests.reference.losses import penalty
 
 Counters = NDArray[np.int64]
 

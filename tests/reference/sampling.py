@@ -6,11 +6,7 @@ what an epoch samples depends on the seed, the epoch and the customer, and never
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Container, Sequence
-
-import numpy as np
-from numpy.typing import NDArray
+from collections.abc import Container
 
 WORD = (1 << 64) - 1
 """Unsigned 64-bit arithmetic wraps: every result is taken with this mask."""
@@ -72,14 +68,11 @@ def folds(length: int, count: int, key: int) -> list[int]:
     return fold
 
 
-def draw_negatives(
-    wanted: int, item_count: int, items: Sequence[int] | NDArray[np.int32], popular: bool, key: int
-) -> list[int]:
+def draw_negatives(wanted: int, item_count: int, key: int) -> list[int]:
     """Distinct items, as many as wanted or as there are.
 
-    `items` are the items of all events: a popular item is that of a random event, unless `TRIES` draws in a row were
-    taken. More than half of all items are chosen in one pass (Knuth's selection sampling): each with the chance still
-    wanted / still to come.
+    More than half of all items are chosen in one pass (Knuth's selection sampling): each with the chance still wanted /
+    still to come.
     """
     wanted = min(wanted, item_count)
     state = mix(key)
@@ -91,22 +84,18 @@ def draw_negatives(
                 drawn.append(item)
         return drawn
     while len(drawn) < wanted:
-        for tries in itertools.count():
-            state = state + GOLDEN & WORD
-            item = _draw(state, item_count, items, popular and tries < TRIES)
-            if item not in drawn:
-                break
-        drawn.append(item)
+        state = state + GOLDEN & WORD
+        item = below(state, item_count)
+        if item not in drawn:
+            drawn.append(item)
     return drawn
 
 
-def unseen(
-    state: int, seen: Container[int], items: Sequence[int] | NDArray[np.int32], item_count: int, popular: bool
-) -> tuple[int, int]:
+def unseen(state: int, seen: Container[int], item_count: int) -> tuple[int, int]:
     """An item outside `seen`, and the new state: `TRIES` draws, then the next unseen item from a random one on."""
     for _ in range(TRIES):
         state = state + GOLDEN & WORD
-        item = _draw(state, item_count, items, popular)
+        item = below(state, item_count)
         if item not in seen:
             return item, state
     state = state + GOLDEN & WORD
@@ -114,7 +103,3 @@ def unseen(
     while item in seen:
         item = (item + 1) % item_count
     return item, state
-
-
-def _draw(state: int, item_count: int, items: Sequence[int] | NDArray[np.int32], popular: bool) -> int:
-    return int(items[below(state, len(items))]) if popular else below(state, item_count)

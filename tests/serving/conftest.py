@@ -10,9 +10,9 @@ from uuid import uuid4
 
 import pytest
 
-from lorentzrec_paper.servers import MissingServer
-from serving.running_service import KEY, Service, service_process, shop_store
-from serving.servers import COSMOS_KEY, CosmosServer, PostgresServer
+from tests.emulators import MissingServer
+from tests.serving.running_service import KEY, Service, service_process, shop_store
+from tests.serving.servers import COSMOS_KEY, CosmosServer, PostgresServer
 
 Server = TypeVar("Server", PostgresServer, CosmosServer)
 

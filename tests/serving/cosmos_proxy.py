@@ -15,7 +15,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Lock, Thread
 from typing import Any, Literal
 
-from lorentzrec_paper.servers import find_program
+from tests.emulators import find_program
 
 Kind = Literal["read", "write", "account"]
 HOP_HEADERS = {"connection", "transfer-encoding", "content-length", "date", "server", "keep-alive"}

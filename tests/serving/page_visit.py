@@ -12,13 +12,12 @@ import pytest
 from lorentzrec.ingest.dataset import open_dataset
 from lorentzrec.ingest.prepare import PrepareConfig, prepare
 from lorentzrec.learning.trainer import train
+from lorentzrec.maps.disk_map import disk_map
 from lorentzrec.model.config import TrainingConfig
-from lorentzrec.model.model import Model
-from lorentzrec.reduction.disk_map import disk_map
 from lorentzrec.serving.stores.address import open_store
 from lorentzrec.serving.versions.version import write_version
 from lorentzrec.synthetic.shop import SyntheticConfig, synthesize
-from serving.running_service import Service, service_process
+from tests.serving.running_service import Service, service_process
 
 playwright_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
 expect = playwright_api.expect
@@ -74,15 +73,10 @@ def shop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shop]:
     folder = tmp_path_factory.mktemp("page")
     grown = synthesize(SyntheticConfig(customers=500, items=200, interactions=8_000), folder / "raw")
     data = folder / "shop"
-    prepare(PrepareConfig(events=(str(grown.events),), items=str(grown.items), out=str(data), split="leave_last_out"))
+    prepare(PrepareConfig(events=(str(grown.events),), items=str(grown.items), split="leave_last_out"), str(data))
     train_part, _ = open_dataset(data).parts()
-
-    def trained(geometry: str) -> Model:
-        settings = {"geometry": geometry, "dimension": 8, "epochs": 5, "seed": 1, "threads": 1}  # the same every time
-        config = TrainingConfig.from_mapping(settings)
-        return train(train_part, config, progress=False)
-
-    model, twin, items = trained("hyperboloid"), trained("euclidean"), open_dataset(data).items
+    config = TrainingConfig(dimension=8, epochs=5, seed=1, threads=1)  # the same every time
+    model, items = train(train_part, config, progress=False), open_dataset(data).items
     drawn = disk_map(model.item_points, geometry="hyperboloid", counts=model.item_counts)
     store = open_store(f"file:{folder / 'store'}", create=True)
 
@@ -90,7 +84,6 @@ def shop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shop]:
         place = folder / f"version-{len(store.versions())}"
         whole: dict[str, Any] = {
             "disk_map": drawn,
-            "twin": twin,
             "items": items,
         } | parts
         name = str(write_version(place, model, **whole)["name"])
@@ -99,6 +92,10 @@ def shop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shop]:
         return name
 
     publish()
+    flat = train(train_part, config.replace(geometry="euclidean"), progress=False)
+    name = str(write_version(folder / "flat", flat, items=items)["name"])
+    store.upload(folder / "flat")
+    store.activate(name, arm="flat", share=0.0)
     with service_process(store.url, folder, "--workers", "1") as service:
         yield Shop(service, publish)
     store.close()

@@ -19,11 +19,11 @@ from litestar.testing import TestClient
 
 from lorentzrec.serving.http.app import create_app
 from lorentzrec.serving.http.keys import ApiKeys
-from lorentzrec.serving.http.settings import ServiceSettings
+from lorentzrec.serving.settings import ServiceSettings
 from lorentzrec.serving.stores.address import open_store
 from lorentzrec.serving.stores.store import Store
 from lorentzrec.serving.versions.version import write_version
-from serving.small_shop import shop_model, shop_table
+from tests.serving.small_shop import shop_model, shop_table
 
 KEY = "full-key-0123456789"
 PATIENCE = 120.0

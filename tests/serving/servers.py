@@ -12,7 +12,8 @@ from contextlib import suppress
 from pathlib import Path
 
 from lorentzrec_paper import servers
-from lorentzrec_paper.servers import CosmosEmulator, MissingServer, free_port
+from lorentzrec_paper.servers import free_port
+from tests.emulators import CosmosEmulator, MissingServer
 
 COSMOS_KEY = CosmosEmulator.KEY
 

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from lorentzrec.data.interactions import Interactions
 from lorentzrec.model.config import TrainingConfig
 from lorentzrec.model.model import Model
+from lorentzrec.points.points import Points
 from lorentzrec.serving.versions.version import Version, open_version, write_version
 
 ITEMS = 40
@@ -40,9 +41,12 @@ def shop_model(*, geometry: str = "hyperboloid", items: int = ITEMS, strings: bo
     return Model(
         config=config,
         items=data.items,
-        item_points=item_points,
-        history_points=shop_points(items, geometry, 3) if config.targets == "separate" else item_points,
-        item_counts=data.item_counts,
+        points=Points(
+            item_points,
+            shop_points(items, geometry, 3) if config.targets == "separate" else item_points,
+            data.item_counts,
+            config.space,
+        ),
         users=data.users,
         user_points=shop_points(len(data.users), geometry, 4) if config.model == "symmetric" else None,
         histories=data,

@@ -16,19 +16,21 @@ from typing import Any
 import polars as pl
 import pytest
 
-from interruptible_processes import environment
-from lorentzrec.atomic import MARKER
+from lorentzrec.base.atomic import MARKER
 from lorentzrec.errors import ArtifactError, InputError
 from lorentzrec.serving.stores.activations import Activation
 from lorentzrec.serving.stores.address import open_any_store, open_store
+from lorentzrec.serving.stores.catalogue import LiveItems
 from lorentzrec.serving.stores.faults import StoreFault
-from lorentzrec.serving.stores.new_items import ItemDetails
-from lorentzrec.serving.stores.store import Event, LiveItems, Store
+from lorentzrec.serving.stores.histories import Event
+from lorentzrec.serving.stores.new_items import NewItem
+from lorentzrec.serving.stores.store import Store
 from lorentzrec.serving.upkeep import backup as backups
 from lorentzrec.serving.upkeep.backup import restore_backup, write_backup
-from serving.running_service import PATIENCE, published, service_process
-from serving.stores.raises_fault import raises_fault
-from serving.stores.version_folder import content_of, write_version
+from tests.interruptible_processes import environment
+from tests.serving.running_service import PATIENCE, published, service_process
+from tests.serving.stores.raises_fault import raises_fault
+from tests.serving.stores.version_folder import content_of, write_version
 
 HELD = Path(__file__).with_name("held_command.py")
 EVENTS = [Event(f"u{n % 7}", f"i{n}", n / 4, f"e{n}", 1 + n % 3) for n in range(60)]
@@ -46,7 +48,7 @@ def fill(store: Store, folder: Path) -> None:
     store.add_events([Event("gone", "i1", 5, "x")])
     store.forget("gone")
     store.change_live_items(remove=["i3", "i4"])
-    store.describe_item("new", ItemDetails(title="New", attributes={"brand": "b"}), limit=10)
+    store.describe_item(NewItem("new", title="New", attributes={"brand": "b"}), limit=10)
     store.note_customers({"i5": ["u5"]}, limit=10)
 
 

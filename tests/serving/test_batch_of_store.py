@@ -13,15 +13,16 @@ import numpy as np
 import polars as pl
 import pytest
 
-from cli.command_line import error_of, run, run_json
 from lorentzrec.batch import recommending, store_customers
 from lorentzrec.batch.part_files import unfinished_parts
 from lorentzrec.batch.recommending import BatchOptions, BatchSource, recommend_to_all
 from lorentzrec.data.interactions import Interactions
 from lorentzrec.serving.stores.address import VARIABLE, open_store
-from lorentzrec.serving.stores.store import Event, Store
-from serving.running_service import published, service_here
-from serving.small_shop import shop_model
+from lorentzrec.serving.stores.histories import Event
+from lorentzrec.serving.stores.store import Store
+from tests.cli.command_line import error_of, run, run_json
+from tests.serving.running_service import published, service_here
+from tests.serving.small_shop import shop_model
 
 CUSTOMERS = [f"c{number}" for number in range(30)]
 
@@ -104,7 +105,7 @@ def test_options_are_those_of_the_service(store: Store, any_url: str, tmp_path: 
     with service_here(any_url) as service:
         category = service.get("/v1/items/i4").json()["category"]
     out = tmp_path / "all.parquet"
-    options = ("--category", category, "--diversity", "0.4", "--reasons", "-k", "3", "--exclude", "i6")
+    options = ("--categories", category, "--diversity", "0.4", "--reasons", "-k", "3", "--exclude", "i6")
     shown = run("recommend-all", "--store", any_url, "--out", out, *options)
     assert "note: 20 items of the model are live" in shown.stderr
     assert "note: 1 live item is not in the model, and not recommended" in shown.stderr
@@ -116,7 +117,7 @@ def test_options_are_those_of_the_service(store: Store, any_url: str, tmp_path: 
             because = [(reason["item"], reason["kind"], pytest.approx(reason["share"])) for reason in row["because"]]
             assert [(reason["item"], reason["kind"], reason["share"]) for reason in item["because"]] == because
     assert "no item is in the category 'nosuch': check the name" in error_of(
-        "recommend-all", "--store", any_url, "--out", tmp_path / "x.parquet", "--category", "nosuch"
+        "recommend-all", "--store", any_url, "--out", tmp_path / "x.parquet", "--categories", "nosuch"
     )
     store.set_live_items(["nosuch"])
     assert "none of the 1 live item is in the model" in error_of(
@@ -310,7 +311,7 @@ def test_what_is_refused(here: Store, model: Path, tmp_path: Path, monkeypatch: 
     out = tmp_path / "all.csv"
     assert "give a MODEL, or --store STORE" in error_of("recommend-all", "--out", out)
     assert "cannot have reasons, since CSV has no lists" in error_of("recommend-all", model, "--out", out, "--reasons")
-    assert "--category needs a table" in error_of("recommend-all", model, "--out", out, "--category", "x")
+    assert "--categories needs a table" in error_of("recommend-all", model, "--out", out, "--categories", "x")
     assert "diversity is 2.0: give a number from 0 to 1" in error_of(
         "recommend-all", model, "--out", out, "--diversity", "2"
     )

@@ -16,8 +16,10 @@ from lorentzrec import Interactions, TrainingConfig, train, update
 from lorentzrec._version import __version__
 from lorentzrec.errors import ConfigError, InputError
 from lorentzrec.model.model import Model
+from lorentzrec.points.points import Points
 from lorentzrec.serving.stores.address import open_store
-from lorentzrec.serving.stores.store import LONGEST_REASON, Store
+from lorentzrec.serving.stores.store import Store
+from lorentzrec.serving.stores.versions import LONGEST_REASON
 from lorentzrec.serving.versions.comparison import VersionRecommender, measure_overlap
 from lorentzrec.serving.versions.gate import (
     DEFAULTS,
@@ -29,7 +31,7 @@ from lorentzrec.serving.versions.gate import (
 )
 from lorentzrec.serving.versions.publish import publish
 from lorentzrec.synthetic.shop import synthetic_shop
-from serving.small_shop import shop_model, shop_points, shop_version
+from tests.serving.small_shop import shop_model, shop_points, shop_version
 
 ITEMS, OVERLAP = DEFAULTS
 
@@ -43,7 +45,7 @@ def store(tmp_path: Path) -> Iterator[Store]:
 def other_points(model: Model, seed: int = 77) -> Model:
     """The same items at other places."""
     points = shop_points(len(model.items), "hyperboloid", seed)
-    return replace(model, item_points=points, history_points=points)
+    return model.with_points(item_points=points, history_points=points)
 
 
 def statuses(results: Sequence[Result]) -> dict[str, str]:
@@ -188,7 +190,9 @@ def test_overlap_by_hand(tmp_path: Path) -> None:
         config = TrainingConfig(
             geometry="hyperboloid", model="asymmetric", score="distance", recency=1.0, targets="shared", dimension=1
         ).resolve_for(data)
-        return Model(config, data.items, points, points, data.item_counts, data.users, histories=data)
+        return Model(
+            config, data.items, Points(points, points, data.item_counts, config.space), data.users, histories=data
+        )
 
     places = {"a": 0.0, "b": 0.1, "c": 0.2, "d": 0.3, "e": 0.4, "z": 9.0}
     first = shop_version(tmp_path / "1", line("abcdz", places), items=None)
@@ -242,7 +246,7 @@ def trained() -> dict[str, Any]:
 def other_points_of(model: Model) -> Model:
     shuffled = np.random.default_rng(0).permutation(len(model.items))
     points = np.ascontiguousarray(model.item_points[shuffled])
-    return replace(model, item_points=points, history_points=points)
+    return model.with_points(item_points=points, history_points=points)
 
 
 QUALITY = "ndcg@10>=0.95*current"

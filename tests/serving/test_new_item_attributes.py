@@ -3,29 +3,26 @@
 from __future__ import annotations
 
 from contextlib import closing
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import polars as pl
 import pytest
 
 from lorentzrec.data.attributes import ItemAttributes
 from lorentzrec.data.interactions import Interactions
 from lorentzrec.errors import ArtifactError
-from lorentzrec.model.composing import AttributePoints
 from lorentzrec.model.model import Model
-from lorentzrec.serving.recommending.new_items import NewItems, Placer, details_of
-from lorentzrec.serving.recommending.query import RankingOptions
-from lorentzrec.serving.recommending.recommender import Recommender
+from lorentzrec.points.composing import AttributePoints
+from lorentzrec.points.placement import find_surroundings
 from lorentzrec.serving.stores.address import open_store
-from lorentzrec.serving.stores.new_items import ItemDetails, NewItem
-from lorentzrec.serving.stores.store import HistoryEvent
+from lorentzrec.serving.stores.histories import StoredEvent
+from lorentzrec.serving.stores.new_items import NewItem, Origin
 from lorentzrec.serving.stores.version_files import read_manifest
 from lorentzrec.serving.versions.version import open_version, write_version
-from serving.running_service import service_here, shop_store, wait_until
-from serving.small_shop import ITEMS, shop_model, shop_points, shop_version
+from lorentzrec.serving.worker.new_items import place_in_version
+from tests.serving.running_service import service_here, shop_store, wait_until
+from tests.serving.small_shop import ITEMS, shop_model, shop_points, shop_version
 
 FRAME = pl.DataFrame(
     {
@@ -51,22 +48,20 @@ def described_model(**options: Any) -> Model:
     of_items = ItemAttributes.from_frame(FRAME).align(model.items)
     vectors = [shop_points(len(of_items.values), model.config.geometry, seed) for seed in (5, 6)]
     separate = model.history_points is not model.item_points
-    return replace(model, attributes=AttributePoints(of_items, vectors[0], vectors[separate]))
+    return model.with_points(attributes=AttributePoints.of_items(of_items, vectors[0], vectors[separate], 4.0))
 
 
 @pytest.mark.parametrize("options", [{}, {"targets": "separate"}, {"geometry": "euclidean"}])
 def test_an_item_without_events_is_where_the_model_would_add_it(tmp_path: Path, options: dict[str, str]) -> None:
     model = described_model(**options)
-    version = shop_version(tmp_path / "v", model, twin=described_model(geometry="euclidean"))
+    version = shop_version(tmp_path / "v", model)
     row = {"item": ["boot"], **{name: [text] for name, text in SENT.items()}}
     larger = model.add_items(attributes=pl.DataFrame(row).with_columns(pl.col("price").cast(pl.Float64)))
-    item = NewItem("boot", ItemDetails(category="hats", attributes=SENT))
-    (points,) = Placer(version).place([item], {})
-    assert points is not None
-    point, twin = points
-    assert point.item == pytest.approx(larger.item_points[-1], rel=1e-4, abs=1e-5)
-    assert point.history == pytest.approx(larger.history_points[-1], rel=1e-4, abs=1e-5)
-    assert not np.allclose(twin.item, 0)
+    item = NewItem("boot", Origin.PUT, category="hats", attributes=SENT)
+    (point,) = place_in_version(version, find_surroundings(version.points), [item], {})
+    assert point is not None
+    assert (point.item_points[0] == larger.item_points[-1]).all()
+    assert (point.history_points[0] == larger.history_points[-1]).all()
 
 
 @pytest.mark.parametrize(
@@ -90,28 +85,18 @@ def test_an_item_with_events_is_where_the_model_would_add_it(
     frame = pl.DataFrame(row).with_columns(pl.col("price").cast(pl.Float64))
     larger = model.add_items(events=events, attributes=frame if attributes else None)
     histories = {
-        user: [HistoryEvent(item, time, weight) for time, (item, weight) in enumerate(own)]
+        user: [StoredEvent(item, time, weight) for time, (item, weight) in enumerate(own)]
         for user, own in EVENTS.items()
     }
-    boot = NewItem("boot", ItemDetails(attributes=attributes), ("ann", "bob", "cyd"))
-    hat = NewItem("hat", None, ("ann", "cyd", "dan"))
-    found = Placer(shop_version(tmp_path / "v", model)).place([boot, hat], histories)
-    for id, points in zip(("boot", "hat"), found, strict=True):
-        assert points is not None
-        place = larger.items.row(id)
-        assert points[0].item == pytest.approx(larger.item_points[place], rel=1e-4, abs=1e-5)
-        assert points[0].history == pytest.approx(larger.history_points[place], rel=1e-4, abs=1e-5)
-
-
-def test_an_item_that_only_attributes_place_is_not_recommended_by_a_twin_without_them(tmp_path: Path) -> None:
-    version = shop_version(tmp_path / "v", described_model(), twin=shop_model(geometry="euclidean"))
-    items = [NewItem("boot", ItemDetails(attributes=SENT)), NewItem("hat", ItemDetails(like=("i3",), attributes=SENT))]
-    points = Placer(version).place(items, {})
-    new = NewItems([details_of(item) for item in items], [one for one in points if one is not None])
-    recommender = Recommender(version).with_new_items(new)
-    for twin, expected in ((False, {"boot", "hat"}), (True, {"hat"})):
-        found = recommender.recommend(["i3"], RankingOptions(k=ITEMS + 2, twin=twin)).items
-        assert {item.id for item in found if item.new} == expected
+    boot = NewItem("boot", Origin.PUT, attributes=attributes, customers=("ann", "bob", "cyd"))
+    hat = NewItem("hat", customers=("ann", "cyd", "dan"))
+    version = shop_version(tmp_path / "v", model)
+    found = place_in_version(version, find_surroundings(version.points), [boot, hat], histories)
+    for id, point in zip(("boot", "hat"), found, strict=True):
+        assert point is not None
+        expected = larger.points.take([larger.items.row(id)])
+        assert point.item_points == pytest.approx(expected.item_points, rel=1e-4, abs=1e-5)
+        assert point.history_points == pytest.approx(expected.history_points, rel=1e-4, abs=1e-5)
 
 
 def test_a_version_whose_attributes_do_not_fit_is_damaged(tmp_path: Path) -> None:
@@ -154,8 +139,8 @@ def test_attributes_over_http(tmp_path: Path) -> None:
         assert service.put("/v1/items/odd", json={"attributes": {"kind": "Sofas"}}).json()["placed"] is False
         service.put("/v1/items/ring", json={"attributes": {"price": 1234567.25, "colour": 1234567}})
     with closing(open_store(f"file:{tmp_path / 'store'}")) as store:
-        found = {item.id: item.details for item in store.new_items().items}
-        assert found["boot"] == ItemDetails(
-            "Boot", attributes={"kind": "Shoes > Boots", "colour": "blue|pink", "price": "3"}
+        found = {item.id: item for item in store.new_items()}
+        assert found["boot"] == NewItem(
+            "boot", Origin.PUT, "Boot", attributes={"kind": "Shoes > Boots", "colour": "blue|pink", "price": "3"}
         )
-        assert found["ring"] == ItemDetails(attributes={"price": "1234567.25", "colour": "1234567"})
+        assert found["ring"].attributes == {"price": "1234567.25", "colour": "1234567"}

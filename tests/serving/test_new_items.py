@@ -11,32 +11,34 @@ import pytest
 
 from lorentzrec.geometry import euclidean, hyperboloid
 from lorentzrec.geometry.midpoint import einstein_midpoint
-from lorentzrec.memory import build_memory
-from lorentzrec.model.placement import Surroundings, midpoints, move_to_distance, surroundings_of
-from lorentzrec.serving.recommending.live_ranker import explore
-from lorentzrec.serving.recommending.new_items import NewItems, NewPoint, Placer, details_of
-from lorentzrec.serving.recommending.query import RankingOptions
-from lorentzrec.serving.recommending.recommender import Recommender
-from lorentzrec.serving.stores.new_items import ItemDetails, NewItem
-from lorentzrec.serving.stores.store import HistoryEvent
+from lorentzrec.points.memory import build_memory
+from lorentzrec.points.placement import find_surroundings, midpoints, move_to_distance
+from lorentzrec.points.points import Points
+from lorentzrec.points.recommending import explore
+from lorentzrec.serving.stores.histories import StoredEvent
+from lorentzrec.serving.stores.new_items import NewItem, Origin
 from lorentzrec.serving.versions.version import Version
-from serving.small_shop import ITEMS, shop_model, shop_version
+from lorentzrec.serving.worker.new_items import NewItems, can_be_placed, place_in_version, show_item
+from lorentzrec.serving.worker.query import RankingOptions
+from lorentzrec.serving.worker.recommender import Recommender
+from tests.serving.small_shop import ITEMS, shop_model, shop_version
 
 HISTORIES = {
-    "ann": [HistoryEvent("i3", 1, 2.0), HistoryEvent("i7", 2), HistoryEvent("boot", 3, 4.0), HistoryEvent("i9", 4)],
-    "bob": [HistoryEvent("boot", 1), HistoryEvent("i5", 2)],
-    "cyd": [HistoryEvent("boot", 1), HistoryEvent("hat", 2)],
+    "ann": [StoredEvent("i3", 1, 2.0), StoredEvent("i7", 2), StoredEvent("boot", 3, 4.0), StoredEvent("i9", 4)],
+    "bob": [StoredEvent("boot", 1), StoredEvent("i5", 2)],
+    "cyd": [StoredEvent("boot", 1), StoredEvent("hat", 2)],
 }
 
 
-def own_points(version: Version, *items: NewItem) -> list[NewPoint | None]:
-    return [None if points is None else points[0] for points in Placer(version).place(items, HISTORIES)]
+def own_points(version: Version, *items: NewItem) -> list[Points | None]:
+    return place_in_version(version, find_surroundings(version.points), items, HISTORIES)
 
 
 def placed(version: Version, *items: NewItem) -> NewItems:
-    points = Placer(version).place(items, HISTORIES)
-    order = sorted(range(len(items)), key=lambda place: points[place] is None)
-    return NewItems([details_of(items[place]) for place in order], [one for one in points if one is not None])
+    points = own_points(version, *items)
+    order = sorted(range(len(items)), key=lambda index: points[index] is None)
+    found = [one for one in points if one is not None]
+    return NewItems([show_item(items[index]) for index in order], Points.concatenate(found) if found else None)
 
 
 def recommender_with(
@@ -46,56 +48,52 @@ def recommender_with(
 
 
 def like(id: str, *others: str, category: str | None = None) -> NewItem:
-    return NewItem(id, ItemDetails(f"The {id}", category, like=others))
-
-
-def around(version: Version) -> Surroundings:
-    return surroundings_of(version.ranker, version.item_counts)
+    return NewItem(id, Origin.PUT, f"The {id}", category, like=others)
 
 
 @pytest.mark.parametrize("geometry", ["hyperboloid", "euclidean"])
 def test_a_new_item_is_placed_by_the_queries_of_its_customers(tmp_path: Path, geometry: str) -> None:
     version = shop_version(tmp_path / "v", shop_model(geometry=geometry, targets="separate"))
-    ranker = version.ranker
+    ranker = version.points
     # Ann's query before the boot, with recency 1/2; all that Bob did, for nothing came before; Cyd knows no other item.
     queries = np.stack([ranker.query(np.array([3, 7]), np.array([2.0, 1.0])), ranker.query(np.array([5]))])
-    hyperbolic = ranker.hyperbolic
-    middle, _ = midpoints(queries, np.zeros(2, np.int64), 1, hyperbolic=hyperbolic, weights=np.array([4.0, 1.0]))
-    expected = move_to_distance(middle, *around(version), hyperbolic=hyperbolic)
-    (point,) = own_points(version, NewItem("boot", None, ("ann", "bob", "cyd")))
+    space, surroundings = version.points.space, find_surroundings(version.points)
+    middle, _ = midpoints(queries, np.zeros(2, np.int64), 1, space, np.array([4.0, 1.0]))
+    expected = move_to_distance(middle, *surroundings, space)
+    (point,) = own_points(version, NewItem("boot", customers=("ann", "bob", "cyd")))
     assert point is not None
-    assert point.item == pytest.approx(expected[0], rel=1e-4)
+    assert point.item_points[0] == pytest.approx(expected[0], rel=1e-4)
     # What followed the boot: i9 for Ann and i5 for Bob.
     midpoint = einstein_midpoint if geometry == "hyperboloid" else euclidean.midpoint
-    assert point.history == pytest.approx(midpoint(ranker.precise_items(np.array([9, 5]))), rel=1e-5)
-    assert own_points(version, NewItem("boot", None, ("cyd",))) == [None]
+    assert point.history_points[0] == pytest.approx(midpoint(ranker.precise_items(np.array([9, 5]))), rel=1e-5)
+    assert own_points(version, NewItem("boot", customers=("cyd",))) == [None]
     # An event that is not in the history any more, and a customer whose history cannot be read.
-    (older,) = own_points(version, NewItem("old", None, ("ann", "zoe")))
+    (older,) = own_points(version, NewItem("old", customers=("ann", "zoe")))
     assert older is not None
     query = ranker.query(np.array([3, 7, 9]), np.array([2.0, 1.0, 1.0])).astype(np.float32)
-    expected = move_to_distance(query[None], *around(version), hyperbolic=hyperbolic)
-    assert older.item == pytest.approx(expected[0], rel=1e-4)
+    expected = move_to_distance(query[None], *surroundings, space)
+    assert older.item_points[0] == pytest.approx(expected[0], rel=1e-4)
 
 
 def test_similar_items_and_categories_place_a_new_item(tmp_path: Path) -> None:
     version = shop_version(tmp_path / "v", shop_model(targets="separate"))
-    ranker, (centre, usual) = version.ranker, around(version)
+    ranker, (centre, usual) = version.points, find_surroundings(version.points)
     items = [
         like("copy", "i1"),
         like("boot", "i1", "i2", "unknown"),
         like("cap", category="hats"),
-        NewItem("both", ItemDetails(like=("i1",)), ("bob",)),
+        NewItem("both", Origin.PUT, like=("i1",), customers=("bob",)),
         like("nothing", "unknown", category="sofas"),
     ]
     copy, boot, cap, both, nothing = own_points(version, *items)
     assert nothing is None
     assert copy is not None
-    assert copy.item == pytest.approx(ranker.item_points[1], rel=1e-4)
-    assert copy.history == pytest.approx(ranker.history_points[1], rel=1e-4)
+    assert copy.item_points[0] == pytest.approx(ranker.item_points[1], rel=1e-4)
+    assert copy.history_points[0] == pytest.approx(ranker.history_points[1], rel=1e-4)
     rows, hats = np.array([1, 2]), np.flatnonzero(version.category_codes == version.categories.index("hats"))
-    (by_bob,) = own_points(version, NewItem("both", None, ("bob",)))
+    (by_bob,) = own_points(version, NewItem("both", customers=("bob",)))
     assert by_bob is not None
-    with_bob = np.stack([ranker.precise_items(np.array([1]))[0], ranker.precise(by_bob.item)])
+    with_bob = np.stack([ranker.precise_items(np.array([1]))[0], ranker.space.precise(by_bob.item_points[0])])
     far = [float(hyperboloid.distance(centre, point)) for point in ranker.precise_items(rows)]
     for found, parts, distance in (
         (boot, ranker.precise_items(rows), np.mean(far)),
@@ -104,12 +102,27 @@ def test_similar_items_and_categories_place_a_new_item(tmp_path: Path) -> None:
     ):
         assert found is not None
         # On the ray from the centre through the midpoint: the distances between the three add up, or are a difference.
-        point, middle = ranker.precise(found.item), einstein_midpoint(parts)
+        point, middle = ranker.space.precise(found.item_points[0]), einstein_midpoint(parts)
         assert float(hyperboloid.distance(centre, point)) == pytest.approx(distance, rel=1e-4)
         apart = abs(distance - float(hyperboloid.distance(centre, middle)))
         assert float(hyperboloid.distance(point, middle)) == pytest.approx(apart, abs=1e-3)
     assert boot is not None
-    assert boot.history == pytest.approx(einstein_midpoint(ranker.precise_histories(rows)), rel=1e-5)
+    assert boot.history_points[0] == pytest.approx(einstein_midpoint(ranker.precise_histories(rows)), rel=1e-5)
+
+
+def test_an_item_without_events_is_placed_exactly_if_it_can_be(tmp_path: Path) -> None:
+    version = shop_version(tmp_path / "v")
+    items = [
+        like("similar", "i1", "unknown"),
+        like("category", category="hats"),
+        like("either", "unknown", category="hats"),
+        like("neither", "unknown", category="sofas"),
+        like("title"),
+        NewItem("events", customers=("cyd",)),
+    ]
+    can = [can_be_placed(version, item) for item in items]
+    assert can == [True, True, True, False, False, False]
+    assert can == [point is not None for point in own_points(version, *items)]
 
 
 @pytest.mark.parametrize("geometry", ["hyperboloid", "euclidean"])
@@ -173,16 +186,15 @@ def test_live_items_hold_for_new_items(tmp_path: Path) -> None:
     # Histories may contain them, and the same recommender gets other new items.
     assert not removed.recommend(["boot"]).fallbacks
     assert new_ones(removed.with_new_items(placed(version, like("coat", "i5")))) == {"coat"}
-    assert new_ones(removed.with_new_items(NewItems([], []))) == set()
+    assert new_ones(removed.with_new_items(NewItems([]))) == set()
 
 
 def test_options_of_a_query_with_new_items(tmp_path: Path) -> None:
     model = shop_model()
     assert model.histories is not None
     memory = build_memory(model.histories, 5, ordered=True).with_weight(0.5)
-    model = shop_model(memory="none")
-    object.__setattr__(model, "memory", memory)
-    version = shop_version(tmp_path / "v", model, twin=shop_model(geometry="euclidean"))
+    model = shop_model(memory="none").with_points(memory=memory)
+    version = shop_version(tmp_path / "v", model)
     recommender = recommender_with(version, like("boot", "i3", "i4"), like("hat", "i9"))
     options = RankingOptions(k=ITEMS + 2, reasons=True)
     ranked = recommender.recommend(["i3", "hat", "i7"], options).items
@@ -195,8 +207,6 @@ def test_options_of_a_query_with_new_items(tmp_path: Path) -> None:
     assert extended == [*plain]
     diverse = recommender.recommend(["i3"], RankingOptions(k=8, diversity=0.9)).items
     assert len({item.id for item in diverse}) == 8
-    twin = recommender.recommend(["i3"], RankingOptions(k=ITEMS + 1, twin=True)).items
-    assert {item.id for item in twin if item.new} == {"boot", "hat"}
 
 
 def test_an_unplaced_item_has_details_only(tmp_path: Path) -> None:
@@ -214,7 +224,7 @@ def test_a_search_finds_the_same_words_in_new_items_as_in_those_of_the_version(t
     table = pl.DataFrame({"id": [f"i{number}" for number in range(len(titles))], "title": titles})
     recommender = recommender_with(
         shop_version(tmp_path / "v", items=table),
-        *(NewItem(f"n{number}", ItemDetails(title)) for number, title in enumerate(titles)),
+        *(NewItem(f"n{number}", Origin.PUT, title) for number, title in enumerate(titles)),
     )
     for query in ("boot", "winter-bo", "win-boot", "CREME", "cafe\u0301", "strasse", "groß 4", "re d", "red", "-", '"'):
         found = recommender.search(query, 100)

@@ -10,9 +10,9 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from serving.colour_sight import SIGHTS, contrast, seen
-from serving.page_visit import OWN_LINES, Shop, Visit, browser, expect, pytestmark, shop, visit  # noqa: F401
-from serving.running_service import wait_until
+from tests.serving.colour_sight import SIGHTS, contrast, seen
+from tests.serving.page_visit import OWN_LINES, Shop, Visit, browser, expect, pytestmark, shop, visit  # noqa: F401
+from tests.serving.running_service import wait_until
 
 PHONE = {"viewport": {"width": 375, "height": 740}, "has_touch": True, "is_mobile": True}
 
@@ -88,17 +88,24 @@ def test_a_click_on_the_disk_adds_the_item_under_the_pointer(visit: Visit) -> No
     expect(visit.page.locator("#history li").first).to_contain_text(title)
 
 
-def test_the_twin_has_its_own_list_and_shared_items_are_marked(visit: Visit) -> None:
+def test_two_arms_are_compared_and_shared_items_are_marked(visit: Visit) -> None:
     visit.open()
-    visit.page.locator("#twin").check()
-    lines = visit.page.locator("#twin-results li[data-id]")
+    visit.page.locator("#other-arm").select_option("flat")
+    lines = visit.page.locator("#other-results li[data-id]")
     expect(lines).to_have_count(10)
-    twin = lines.evaluate_all("lines => lines.map(line => line.dataset.id)")
-    shared = set(twin) & set(visit.results())
-    assert twin != visit.results()
+    expect(visit.page.locator("#own-heading")).to_have_text("main")
+    expect(visit.page.locator("#other-heading")).to_have_text("flat")
+    other = lines.evaluate_all("lines => lines.map(line => line.dataset.id)")
+    shared = set(other) & set(visit.results())
+    assert other != visit.results()
     expect(visit.page.locator("#shared")).to_have_text(f"{len(shared)} of 10 items are in both lists.")
-    expect(visit.page.locator("#twin-results li.shared")).to_have_count(len(shared))
+    expect(visit.page.locator("#other-results li.shared")).to_have_count(len(shared))
     expect(visit.page.locator("#own-results li.shared")).to_have_count(len(shared))
+    visit.page.locator("#arm").select_option("flat")
+    visit.page.locator("#other-arm").select_option("main")
+    expect(visit.page.locator("#other-heading")).to_have_text("main")
+    expect(visit.page.locator("#own-heading")).to_have_text("flat")
+    assert visit.results() == other
 
 
 def test_similar_items_and_back(visit: Visit, shop: Shop) -> None:
@@ -203,8 +210,6 @@ def test_dragged_to_the_centre(visit: Visit) -> None:
 @pytest.mark.parametrize("visit", [PHONE], indirect=True)
 def test_on_a_phone_nothing_scrolls_sideways_and_a_tap_offers_to_add(visit: Visit) -> None:
     visit.open()
-    visit.page.locator("#twin").check()
-    expect(visit.page.locator("#twin-results li[data-id]")).to_have_count(10)
     assert visit.page.evaluate("document.documentElement.scrollWidth") == 375
     disk, lists = visit.page.locator("#stage").bounding_box(), visit.page.locator(".lists").bounding_box()
     assert disk["y"] + disk["height"] < lists["y"]
@@ -315,16 +320,15 @@ def test_text_of_the_catalogue_is_never_markup(visit: Visit) -> None:
     assert visit.page.locator("#search-options img, #search-options b").count() == 0
 
 
-def test_another_version_without_map_and_twin_is_noticed_while_the_page_is_open(visit: Visit, shop: Shop) -> None:
+def test_another_version_without_map_is_noticed_while_the_page_is_open(visit: Visit, shop: Shop) -> None:
     visit.open()
-    name = shop.publish(disk_map=None, twin=None)
+    name = shop.publish(disk_map=None)
     try:
         wait_for_model(shop, name)
         visit.page.locator("#k").select_option("5")
         expect(visit.page.locator("#model-facts")).to_contain_text(name)
         expect(visit.page.locator("#no-map")).to_be_visible()
         expect(visit.page.locator("#disk-side")).to_be_hidden()
-        expect(visit.page.locator("#twin-switch")).to_be_hidden()
         expect(visit.page.locator(OWN_LINES)).to_have_count(5)
         visit.page.get_by_role("button", name="Clear").click()
         expect(visit.page.locator("#history li")).to_have_count(0)

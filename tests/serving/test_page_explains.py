@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from serving.accessibility import needs_axe, serious_findings
-from serving.page_visit import OWN_LINES, Shop, Visit, browser, expect, pytestmark, shop, visit  # noqa: F401
-from serving.running_service import wait_until
+from tests.serving.accessibility import needs_axe, serious_findings
+from tests.serving.page_visit import OWN_LINES, Shop, Visit, browser, expect, pytestmark, shop, visit  # noqa: F401
+from tests.serving.running_service import wait_until
 
 LAPTOP = {"viewport": {"width": 1024, "height": 768}}
 PHONE = {"viewport": {"width": 390, "height": 844}, "has_touch": True, "is_mobile": True}
@@ -256,8 +256,8 @@ def test_axe_finds_nothing_serious(visit: Visit) -> None:
     visit.open()
     visit.page.locator("#customer-panel summary").click()
     visit.page.locator("#reading").click()
-    visit.page.locator("#twin").check()
-    expect(visit.page.locator("#twin-results li[data-id]")).to_have_count(10)
+    visit.page.locator("#other-arm").select_option("flat")
+    expect(visit.page.locator("#other-results li[data-id]")).to_have_count(10)
     assert serious_findings(visit.page) == []
     visit.page.locator("#show-tour").click()
     visit.page.locator("#search").fill("jacket")

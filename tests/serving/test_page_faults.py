@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from serving.page_visit import OWN_LINES, Shop, Visit, browser, expect, pytestmark, shop, visit  # noqa: F401
+from tests.serving.page_visit import OWN_LINES, Shop, Visit, browser, expect, pytestmark, shop, visit  # noqa: F401
 
 
 def test_light_and_dark_where_storage_is_forbidden(visit: Visit) -> None:

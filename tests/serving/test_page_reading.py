@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from serving.page_visit import OWN_LINES, Shop, Visit, browser, expect, pytestmark, shop, visit  # noqa: F401
+from tests.serving.page_visit import OWN_LINES, Shop, Visit, browser, expect, pytestmark, shop, visit  # noqa: F401
 
 PHONE = {"viewport": {"width": 390, "height": 844}, "has_touch": True, "is_mobile": True}
 
@@ -88,21 +88,21 @@ def test_an_item_without_a_reason_is_marked(visit: Visit) -> None:
     expect(visit.page.locator(f"{OWN_LINES} >> nth=9 >> .because")).to_have_text("fits the history as a whole")
 
 
-def test_the_twin_is_shown_for_similar_items_and_in_the_address(visit: Visit, shop: Shop) -> None:
+def test_an_arm_is_shown_for_similar_items_and_in_the_address(visit: Visit, shop: Shop) -> None:
     visit.open()
-    visit.page.locator("#twin").check()
-    expect(visit.page.locator("#twin-results li[data-id]")).to_have_count(10)
+    visit.page.locator("#other-arm").select_option("flat")
+    expect(visit.page.locator("#other-results li[data-id]")).to_have_count(10)
     item = visit.results()[1]
     visit.page.locator(f"{OWN_LINES} >> nth=1 >> [data-action=similar]").click()
     expect(visit.page.locator("#results-heading")).to_contain_text("Similar to")
     visit.settled()
-    shown = shop.service.http.get(f"/v1/items/{item}/similar", params={"twin": True}).json()
-    twin = visit.page.locator("#twin-results li").evaluate_all("lines => lines.map(line => line.dataset.id)")
-    assert twin == [item["id"] for item in shown["items"]]
+    shown = shop.service.http.get(f"/v1/items/{item}/similar", params={"arm": "flat"}).json()
+    other = visit.page.locator("#other-results li").evaluate_all("lines => lines.map(line => line.dataset.id)")
+    assert other == [item["id"] for item in shown["items"]]
     visit.page.reload()
     visit.settled()
-    expect(visit.page.locator("#twin")).to_be_checked()
-    expect(visit.page.locator("#twin-results li[data-id]")).to_have_count(10)
+    expect(visit.page.locator("#other-arm")).to_have_value("flat")
+    expect(visit.page.locator("#other-results li[data-id]")).to_have_count(10)
 
 
 def test_a_title_brings_its_item_to_the_middle(visit: Visit, shop: Shop) -> None:
@@ -200,16 +200,6 @@ def test_one_finger_scrolls_past_the_disk_and_two_move_it(visit: Visit) -> None:
     drag((0, 0, 0, -200))
     visit.page.wait_for_function("scrollY > 100")
     assert seen.get_attribute("data-centre") == centre
-
-
-@pytest.mark.parametrize("visit", [PHONE], indirect=True)
-def test_two_lists_on_a_phone_keep_their_numbers(visit: Visit) -> None:
-    visit.open()
-    visit.page.locator("#twin").check()
-    for side in ("own", "twin"):
-        numbers = visit.page.locator(f"#{side}-results .place")
-        expect(numbers).to_have_text([str(number) for number in range(1, 11)])
-        assert all(number.is_visible() for number in numbers.all())
 
 
 def test_numbers_do_not_overlap_inside_the_disk(visit: Visit) -> None:

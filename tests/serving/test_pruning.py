@@ -10,16 +10,16 @@ from threading import Thread
 
 import pytest
 
-from lorentzrec.serving.stores import sql_upkeep
+from lorentzrec.serving.stores import sql_store
 from lorentzrec.serving.stores.address import open_store
-from lorentzrec.serving.stores.store import Event
-from serving.running_service import PATIENCE, published, service_process, wait_until
+from lorentzrec.serving.stores.histories import Event
+from tests.serving.running_service import PATIENCE, published, service_process, wait_until
 
 
 def test_a_service_accepts_events_while_old_ones_are_removed(
     any_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sql_upkeep, "PRUNED_EVENTS", 50)
+    monkeypatch.setattr(sql_store, "PRUNED_EVENTS", 50)
     sent: list[int] = []
     statuses: list[int] = []
     over, now = Signal(), time.time()

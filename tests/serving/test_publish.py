@@ -10,16 +10,17 @@ import pytest
 
 from lorentzrec.data.interactions import Interactions
 from lorentzrec.errors import ArtifactError, InputError
-from lorentzrec.reduction.disk_map import disk_map
-from lorentzrec.serving.recommending.recommender import Recommender
+from lorentzrec.maps.disk_map import disk_map
 from lorentzrec.serving.stores.address import open_store
 from lorentzrec.serving.stores.file_store import FileStore
-from lorentzrec.serving.stores.store import Added, Event, HistoryEvent, Store, usual_id
+from lorentzrec.serving.stores.histories import Added, Event, StoredEvent, derive_event_id
+from lorentzrec.serving.stores.store import Store
 from lorentzrec.serving.versions import publish as publishing
 from lorentzrec.serving.versions.publish import add_histories, publish, rollback
 from lorentzrec.serving.versions.version import open_version
-from serving.running_service import service_here, shop_store
-from serving.small_shop import shop_model, shop_table
+from lorentzrec.serving.worker.recommender import Recommender
+from tests.serving.running_service import service_here, shop_store
+from tests.serving.small_shop import shop_model, shop_table
 
 
 @pytest.fixture
@@ -38,7 +39,6 @@ def test_a_published_model_is_the_one_in_use(store: Store, tmp_path: Path) -> No
         store,
         items=shop_table(),
         disk_map=drawn,
-        twin=shop_model(geometry="euclidean"),
         progress=lambda what, share: steps.append((what, share)),
     )
     assert store.state().version == published.name
@@ -164,14 +164,14 @@ def test_events_sent_to_the_service_count_once(tmp_path: Path) -> None:
     with service_here(store.url) as service:
         assert service.post("/v1/events", json={"events": events}).json()["accepted"] == 3
     # Without an id, it is the one that a dataset gives it.
-    assert store.add_events([Event("ann", "x", 1, usual_id("i2", 1735689601.25))]) == Added(0, 1)
+    assert store.add_events([Event("ann", "x", 1, derive_event_id("i2", 1735689601.25))]) == Added(0, 1)
     users, items = ["ann", "ann", "7", "ann"], ["i1", "i2", "i1", "i1"]
     times = [1735689600, 1735689601.25, 1735689600, 1735689700]
     assert add_histories(store, Interactions.from_pairs(users, items, times)) == Added(1, 3)
     assert store.history("ann") == [
-        HistoryEvent("i1", times[0]),
-        HistoryEvent("i2", times[1]),
-        HistoryEvent("i1", times[3]),
+        StoredEvent("i1", times[0]),
+        StoredEvent("i2", times[1]),
+        StoredEvent("i1", times[3]),
     ]
     store.close()
 
@@ -185,7 +185,7 @@ def test_an_erased_customer_does_not_come_back(store: Store) -> None:
     now = int(time.time()) + 10
     next_day = Interactions.from_pairs(["ann", "ann", "ann", "bob"], ["x", "y", "z", "x"], times=[10, 20, now, 10])
     assert add_histories(store, next_day) == Added(1, 1, frozenset({"ann"}))
-    assert store.history("ann") == [HistoryEvent("z", now)]
+    assert store.history("ann") == [StoredEvent("z", now)]
 
 
 def test_events_without_times_that_move_count_once(store: Store) -> None:

@@ -19,16 +19,17 @@ from lorentzrec.data.interactions import Interactions
 from lorentzrec.errors import InputError, StoreUnavailable
 from lorentzrec.serving.stores.address import open_store
 from lorentzrec.serving.stores.file_store import FileStore
-from lorentzrec.serving.stores.store import Added, Event, Store
+from lorentzrec.serving.stores.histories import Added, Event
+from lorentzrec.serving.stores.store import Store
 from lorentzrec.serving.versions.publish import publish, rollback
-from serving.running_service import service_here
-from serving.small_shop import shop_model
+from tests.serving.running_service import service_here
+from tests.serving.small_shop import shop_model
 
 KILLED = """
 import os, signal, sys
 from lorentzrec.serving.versions.publish import publish
 from lorentzrec.serving.stores.address import open_store
-from serving.small_shop import shop_model
+from tests.serving.small_shop import shop_model
 
 def progress(what, share):
     if what == sys.argv[2]:
@@ -58,8 +59,9 @@ def folders(tmp_path: Path) -> list[str]:
 
 def killed(url: str, stage: str) -> None:
     command = [sys.executable, "-c", KILLED, url, stage]
-    paths = os.pathsep.join([str(Path(__file__).parents[1]), os.environ.get("PYTHONPATH", "")])
-    done = subprocess.run(command, env={"PYTHONPATH": paths}, capture_output=True, text=True, timeout=300)
+    done = subprocess.run(
+        command, env={"PYTHONPATH": os.environ["PYTHONPATH"]}, capture_output=True, text=True, timeout=300
+    )
     assert done.returncode == -signal.SIGKILL, done.stderr
 
 
@@ -216,7 +218,7 @@ def test_a_full_disk_below_the_item_directory(tmp_path: Path) -> None:
 
 
 def test_a_repair_never_writes_into_a_file_in_use(store: Store, tmp_path: Path) -> None:
-    from serving.stores.version_folder import write_version
+    from tests.serving.stores.version_folder import write_version
 
     folder = write_version(tmp_path, "a1")
     store.upload(folder)

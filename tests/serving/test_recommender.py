@@ -13,12 +13,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lorentzrec.errors import InputError
-from lorentzrec.model.fallbacks import Cause, Fallback
-from lorentzrec.serving.recommending.query import RankedItems, RankingOptions
-from lorentzrec.serving.recommending.recommender import Recommender, UnknownItem
+from lorentzrec.points.fallbacks import Cause, Fallback
 from lorentzrec.serving.versions.version import Version
-from serving.small_shop import CATEGORIES, ITEMS, shop_model, shop_version
+from lorentzrec.serving.worker.query import RankedItems, RankingOptions
+from lorentzrec.serving.worker.recommender import Recommender, UnknownItem
+from tests.serving.small_shop import CATEGORIES, ITEMS, shop_model, shop_version
 
 IDS = [f"i{number}" for number in range(ITEMS)]
 HISTORY = ("i3", "i17", "i8")
@@ -39,7 +38,7 @@ def named(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture(scope="module")
 def version(tmp_path_factory: pytest.TempPathFactory) -> Version:
-    return shop_version(tmp_path_factory.mktemp("version") / "version", twin=shop_model(geometry="euclidean"))
+    return shop_version(tmp_path_factory.mktemp("version") / "version")
 
 
 @pytest.fixture(scope="module")
@@ -62,7 +61,7 @@ def test_recommendations_are_those_of_the_model(tmp_path: Path, named: str) -> N
     options = RankingOptions(7, exclude=["i5", "what"])
     for history in (HISTORY, ("i3",), ("i3", "gone", "i3"), ("gone",), ()):
         for exclude_seen in (True, False):
-            expected = model.recommend(history, k=7, exclude=["i5", "what"], exclude_history=exclude_seen)
+            expected = model.recommend(history, k=7, exclude=["i5", "what"], exclude_seen=exclude_seen)
             ranked = recommender.recommend(history, options, exclude_seen=exclude_seen)
             assert ids(ranked) == expected.ids
             assert [item.score for item in ranked.items] == expected.scores.tolist()
@@ -80,7 +79,6 @@ def test_recommendations_are_those_of_the_model(tmp_path: Path, named: str) -> N
     exclude=st.lists(st.sampled_from(IDS), max_size=5),
     categories=st.lists(st.sampled_from([*CATEGORIES, "ghosts"]), max_size=2),
     k=st.integers(1, 50),
-    twin=st.booleans(),
 )
 def test_filters_are_those_of_a_list(
     version: Version,
@@ -91,10 +89,9 @@ def test_filters_are_those_of_a_list(
     exclude: list[str],
     categories: list[str],
     k: int,
-    twin: bool,
 ) -> None:
     """Everything ranked without a filter, then filtered one item at a time."""
-    everything = Recommender(version).recommend(history, RankingOptions(ITEMS, twin=twin), exclude_seen=False)
+    everything = Recommender(version).recommend(history, RankingOptions(ITEMS), exclude_seen=False)
     expected = [
         item
         for item in everything.items
@@ -104,7 +101,7 @@ def test_filters_are_those_of_a_list(
         and item.id not in history
         and (not categories or category(item.id) in categories)
     ][:k]
-    options = RankingOptions(k, exclude, allow, categories, twin=twin)
+    options = RankingOptions(k, exclude, allow, categories)
     assert Recommender(version, live, removed).recommend(history, options).items == tuple(expected)
 
 
@@ -203,7 +200,7 @@ def test_reasons_are_items_of_the_history_and_add_up(recommender: Recommender) -
 def test_reasons_computed_in_parts_are_the_same(recommender: Recommender, monkeypatch: pytest.MonkeyPatch) -> None:
     options = RankingOptions(20, reasons=True)
     at_once = recommender.recommend(HISTORY, options)
-    monkeypatch.setattr("lorentzrec.model.reasons.SHARES_AT_ONCE", 7 * len(HISTORY))
+    monkeypatch.setattr("lorentzrec.points.reasons.SHARES_AT_ONCE", 7 * len(HISTORY))
     in_parts = recommender.recommend(HISTORY, options)
     for one, other in zip(at_once.items, in_parts.items, strict=True):
         assert [reason.item for reason in one.because] == [reason.item for reason in other.because]
@@ -228,12 +225,6 @@ def test_diversity_reaches_beyond_the_best(recommender: Recommender) -> None:
 def test_options_out_of_range_are_refused(options: dict[str, Any]) -> None:
     with pytest.raises(msgspec.ValidationError, match=r"Expected `(int|float)` [<>]= .* - at `\$\.(k|diversity)`"):
         msgspec.convert(options, RankingOptions)
-
-
-def test_a_version_without_a_twin_cannot_use_one(tmp_path: Path) -> None:
-    alone = Recommender(shop_version(tmp_path / "version"))
-    with pytest.raises(InputError, match="has no twin: send the query without it, or publish with --twin"):
-        alone.recommend((), RankingOptions(twin=True))
 
 
 def test_many_threads_use_one_recommender(version: Version) -> None:

@@ -16,8 +16,8 @@ from lorentzrec.serving.stores.faults import StoreFault
 from lorentzrec.serving.stores.store import Store
 from lorentzrec.serving.versions.publish import publish, rollback
 from lorentzrec.serving.versions.version import write_version
-from serving.small_shop import shop_model
-from serving.stores.raises_fault import raises_fault
+from tests.serving.small_shop import shop_model
+from tests.serving.stores.raises_fault import raises_fault
 
 
 @pytest.fixture
@@ -101,8 +101,8 @@ def test_a_publish_during_a_rollback_is_not_rejected(file_store: Store, monkeypa
     a, b = published(file_store), published(file_store)
     log_of, newer = file_store.standing_versions, list[str]()
 
-    def publish_meanwhile() -> list[str]:
-        found = log_of()
+    def publish_meanwhile(arm: str) -> list[str]:
+        found = log_of(arm)
         if not newer:
             newer.append("")
             with closing(open_store(file_store.url)) as other:

@@ -15,8 +15,8 @@ import pytest
 
 from lorentzrec.errors import InputError
 from lorentzrec.serving.client import AsyncClient, Client, ServiceError, _parse_pause
-from serving.running_service import KEY, Service, wait_until
-from serving.small_shop import ITEMS, shop_model
+from tests.serving.running_service import KEY, Service, wait_until
+from tests.serving.small_shop import ITEMS, shop_model
 
 
 @pytest.fixture

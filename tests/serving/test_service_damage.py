@@ -16,15 +16,15 @@ from typing import Any
 import polars as pl
 import pytest
 
-from lorentzrec.atomic import MARKER, checksum
-from lorentzrec.manifest import write_manifest
-from lorentzrec.serving.http.version_watcher import VersionWatcher
+from lorentzrec.base.atomic import MARKER, checksum
+from lorentzrec.base.manifest import write_manifest
 from lorentzrec.serving.stores.address import open_store
 from lorentzrec.serving.stores.store import Store
 from lorentzrec.serving.versions.publish import publish, rollback
 from lorentzrec.serving.versions.version import write_version
-from serving.running_service import published, service_here, service_process, shop_store, wait_until
-from serving.small_shop import shop_model, shop_table
+from lorentzrec.serving.worker.version_watcher import VersionWatcher
+from tests.serving.running_service import published, service_here, service_process, shop_store, wait_until
+from tests.serving.small_shop import shop_model, shop_table
 
 LONG_TITLES = shop_table().with_columns(title=pl.concat_str(pl.col("title"), pl.lit(" long" * 3000)))
 """Each takes pages of its own, which are read only when the item is."""
@@ -49,7 +49,7 @@ def workers_of(pid: int) -> set[str]:
 def test_files_cut_short_under_a_service_kill_no_worker(tmp_path: Path) -> None:
     store = shop_store(tmp_path, items=LONG_TITLES)
     good = str(store.state().version)
-    damaged = published(store, tmp_path, items=LONG_TITLES, twin=shop_model(geometry="euclidean"))
+    damaged = published(store, tmp_path, items=LONG_TITLES)
     with service_process(store.url, tmp_path, "--workers", "2") as service:
         wait_until(lambda: service.http.get("/readyz").status_code == 200)
         wait_until(lambda: len(workers_of(service.process.pid)) >= 2)
@@ -58,7 +58,7 @@ def test_files_cut_short_under_a_service_kill_no_worker(tmp_path: Path) -> None:
             os.truncate(path, path.stat().st_size // 3 // 4096 * 4096)
 
         def settled() -> bool:
-            responses = [service.http.post("/v1/recommend", json={"history": ["i3"], "k": 20, "twin": False})]
+            responses = [service.http.post("/v1/recommend", json={"history": ["i3"], "k": 20})]
             responses += [service.http.get("/v1/items", params={"query": f"Piece {n}"}) for n in range(20)]
             assert {response.status_code for response in responses} <= {200, 503}, [one.text for one in responses]
             return all(response.status_code == 200 and response.json()["model"] == good for response in responses)
@@ -66,7 +66,7 @@ def test_files_cut_short_under_a_service_kill_no_worker(tmp_path: Path) -> None:
         wait_until(settled)
         assert workers_of(service.process.pid) == workers, "no worker died"
         assert service.http.get("/readyz").json()["warnings"] == [
-            f"version {damaged} is refused, and the log of the service says why"
+            f"version {damaged} is refused; see the log of the service"
         ]
     assert "Traceback" not in service.log.read_text()
     store.close()
@@ -108,7 +108,7 @@ def test_a_version_damaged_in_use_is_replaced_by_another(tmp_path: Path, caplog:
         path = place_of(store, damaged, tmp_path) / "items.sqlite"
         overwrite(path, path.read_bytes()[:8192] + b"\xff" * (path.stat().st_size - 8192))
         assert search_all(service) <= {200, 503}
-        wait_until(lambda: service.get("/readyz").json()["model"] == good)
+        wait_until(lambda: service.get("/readyz").json().get("model") == good)
         assert search_all(service) == {200}
         workers = service.get("/metrics").text
         assert f'lorentzrec_version_workers{{version="{good}"}} 1.0' in workers
@@ -185,7 +185,7 @@ FORGERIES: dict[str, Callable[[Path], None]] = {
     "items": lambda folder: resealed(folder, items="40"),
     "dimension": lambda folder: resealed(folder, dimension=None),
     "index": lambda folder: resealed(folder, index=[1]),
-    "twin": lambda folder: resealed(folder, twin={"geometry": 1}),
+    "geometry": lambda folder: resealed(folder, geometry=1),
     "model": lambda folder: resealed(folder, model={}),
     "name": lambda folder: resealed(folder, name="20990101T000000-000000"),
     "recency": lambda folder: resealed(folder, recency="often"),
@@ -209,7 +209,7 @@ def test_a_forged_version_is_refused_once(
         for _ in range(20):
             assert service.get("/v1/items/i3").status_code == 200
         (warning,) = service.get("/readyz").json()["warnings"]
-        assert warning == f"version {forged} is refused, and the log of the service says why"
+        assert warning == f"version {forged} is refused; see the log of the service"
     assert len([line for line in caplog.messages if f"version {forged} is refused" in line]) == 1
     assert not any(record.exc_info for record in caplog.records)
     store.close()
@@ -261,7 +261,7 @@ def test_a_failed_poll_of_the_store_is_logged_once(
     store = shop_store(tmp_path)
     with service_here(store.url, poll_seconds=0.02) as service:
         with monkeypatch.context() as broken:
-            broken.setattr(VersionWatcher, "_choices", lambda *_: 1 / 0)
+            broken.setattr(VersionWatcher, "_use", lambda *_: 1 / 0)
             wait_until(lambda: service.get("/readyz").json()["warnings"] != [])
             for _ in range(20):
                 assert service.get("/v1/model").status_code == 200

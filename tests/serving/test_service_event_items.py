@@ -11,12 +11,13 @@ import httpx
 import pytest
 from litestar.testing import TestClient
 
-from lorentzrec.serving.stores.new_items import DETAIL_BYTES, ItemDetails
-from lorentzrec.serving.stores.store import Event, Store
+from lorentzrec.serving.stores.histories import Event
+from lorentzrec.serving.stores.new_items import DETAIL_BYTES, NewItem
+from lorentzrec.serving.stores.store import Store
 from lorentzrec.serving.versions.version import write_version
-from serving.running_service import PATIENCE, Service, service_here, service_process, shop_store, wait_until
-from serving.small_shop import ITEMS, shop_model
-from serving.test_service_new_items import new_items, number_of
+from tests.serving.running_service import PATIENCE, Service, service_here, service_process, shop_store, wait_until
+from tests.serving.small_shop import ITEMS, shop_model
+from tests.serving.test_service_new_items import new_items, number_of
 
 JUNK = 2_000
 CUSTOMERS = 1_000
@@ -76,7 +77,7 @@ def test_junk_ids_of_one_customer_change_no_list_and_those_of_three_take_few_pla
         interact(service.http, "bot1", *junk)
         catch_up(service.http, "first")
         wait_until(lambda: both_workers_have(service, "first"))
-        assert len(store.new_items().items) == JUNK + 1
+        assert len(store.new_items()) == JUNK + 1
         assert lists(service) == before
         assert service.http.get("/v1/items/junk-1").status_code == 404
         # The junk has filled its own limit, and a product is accepted.
@@ -176,7 +177,7 @@ def test_where_new_items_come_from(store: Store) -> None:
         history = [event["item"] for event in service.get("/v1/users/ann/history").json()["history"]]
         assert {"cap", "hat"} <= {*history}, "events are stored nevertheless"
         assert number_of(service, "lorentzrec_new_items_left_out_total") == 0
-    assert {item.id for item in store.new_items().items} == {"boot", "cap", "marker"}
+    assert {item.id for item in store.new_items()} == {"boot", "cap", "marker"}
     with service_here(store.url, event_item_customers=1, new_items_from="none") as service:
         assert service.post("/v1/events", json={"user": "ann", "item": "scarf"}).json()["unknown_items"] == 1
         off = service.put("/v1/items/scarf", json={"like": ["i3"]})
@@ -185,7 +186,7 @@ def test_where_new_items_come_from(store: Store) -> None:
             "this service takes no new items (--new-items-from none): publish a model that contains the item"
         )
         assert new_items(service) == []
-    assert {item.id for item in store.new_items().items} == {"boot", "cap", "marker"}
+    assert {item.id for item in store.new_items()} == {"boot", "cap", "marker"}
 
 
 def test_new_items_are_removed_by_their_origin(store: Store) -> None:
@@ -209,21 +210,21 @@ def test_new_items_are_removed_by_their_origin(store: Store) -> None:
 
 def test_many_new_items_are_removed_by_several_writes(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each of them has its own deadline, so that a long removal is not taken for a store that hangs."""
-    monkeypatch.setattr("lorentzrec.serving.stores.store.REMOVED_AT_ONCE", 2)
+    monkeypatch.setattr("lorentzrec.serving.stores.catalogue.REMOVED_AT_ONCE", 2)
     for number in range(5):
-        store.describe_item(f"new-{number}", ItemDetails(like=("i3",)), limit=10)
+        store.describe_item(NewItem(f"new-{number}", like=("i3",)), limit=10)
     writes = 'lorentzrec_store_seconds_count{operation="write"}'
     with service_here(store.url) as service:
         before = number_of(service, writes)
         assert service.delete("/v1/items?origin=put").json()["removed"] == 5
         assert number_of(service, writes) == before + 3
-    assert store.new_items().items == []
+    assert store.new_items() == []
 
 
 def test_a_service_with_a_smaller_limit_than_the_store_has_items(store: Store) -> None:
     """It uses the first items of each origin, reports it, and follows when items are removed."""
     for number in range(6):
-        store.describe_item(f"new-{number}", ItemDetails(like=("i3", "gone")), limit=10)
+        store.describe_item(NewItem(f"new-{number}", like=("i3", "gone")), limit=10)
     store.add_events([Event("ann", item, 1, item) for item in ("cap", "hat", "scarf", "i7")])
     store.note_customers({item: ["ann"] for item in ("cap", "hat", "scarf")}, limit=10)
     with service_here(store.url, new_items=2, event_item_customers=1) as service:
@@ -235,7 +236,7 @@ def test_a_service_with_a_smaller_limit_than_the_store_has_items(store: Store) -
         store.remove_new_items(["new-0", "hat"])
         wait_until(lambda: {*new_items(service)} == {"new-1", "new-2", "cap", "scarf"})
         # What another service adds takes its place among the first.
-        store.describe_item("a-new", ItemDetails(like=("i3",)), limit=10)
+        store.describe_item(NewItem("a-new", like=("i3",)), limit=10)
         wait_until(lambda: {*new_items(service)} == {"a-new", "new-1", "cap", "scarf"})
         assert service.put("/v1/items/z-new", json={}).status_code == 409
 
@@ -245,7 +246,7 @@ def test_large_items_are_refused(store: Store) -> None:
         refused = service.put("/v1/items/boot", json={"title": "Boot", "like": ["x" * 500] * 100})
         assert (refused.status_code, refused.json()["type"]) == (413, "urn:lorentzrec:too-large")
         assert f"and at most {DETAIL_BYTES:,} are kept: send shorter texts" in refused.json()["detail"]
-    assert store.new_items().items == []
+    assert store.new_items() == []
 
 
 def test_similar_items_that_become_known_place_an_item(store: Store, tmp_path: Path) -> None:

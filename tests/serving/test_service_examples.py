@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from serving.running_service import KEY, PATIENCE, Service, wait_until
+from tests.serving.running_service import KEY, PATIENCE, Service, wait_until
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 

@@ -20,15 +20,15 @@ from lorentzrec.errors import InputError
 from lorentzrec.serving.http.probes import CONNECTIONS, ProbeListener
 from lorentzrec.serving.http.server import _bind
 from lorentzrec_paper.servers import free_port
-from serving.running_service import PATIENCE, Service, service_process, shop_store, wait_until
+from tests.serving.running_service import PATIENCE, Service, service_process, shop_store, wait_until
 
 ONE_IS_LATE = """
 import os, pathlib, sys, time
 
 store, port, probe_port, folder = sys.argv[1:]
-from lorentzrec.serving.http import version_watcher
+from lorentzrec.serving.worker import version_watcher
 from lorentzrec.serving.http.server import run
-from lorentzrec.serving.http.settings import ServiceSettings
+from lorentzrec.serving.settings import ServiceSettings
 
 version_watcher.START_SECONDS = 0.1
 load = version_watcher.VersionWatcher._load

@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 from litestar.testing import TestClient
 
-from cli.command_line import error_of
 from lorentzrec.errors import ConfigError
-from lorentzrec.serving.http.settings import ServiceSettings
-from serving.running_service import PATIENCE, Service, service_here, service_process, shop_store
+from lorentzrec.serving.settings import ServiceSettings
+from tests.cli.command_line import error_of
+from tests.serving.running_service import PATIENCE, Service, service_here, service_process, shop_store
 
 EVENT = b'{"user": "ann", "item": "i1"}'
 JSON = {"Content-Type": "application/json"}

@@ -12,9 +12,9 @@ import pytest
 from litestar.testing import TestClient
 
 from lorentzrec.errors import ConfigError
-from lorentzrec.serving.http.settings import ServiceSettings
+from lorentzrec.serving.settings import ServiceSettings
 from lorentzrec.serving.stores.address import open_store
-from serving.running_service import service_here, shop_store
+from tests.serving.running_service import service_here, shop_store
 
 DEEP = b"[" * 50_000
 LONG_ID = b"x" * 513

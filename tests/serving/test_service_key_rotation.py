@@ -14,7 +14,7 @@ import pytest
 
 from lorentzrec.errors import InputError
 from lorentzrec.serving.http.keys import ApiKeys
-from serving.running_service import Service, service_process, shop_store, wait_until
+from tests.serving.running_service import Service, service_process, shop_store, wait_until
 
 FIRST = "first-key-0123456789"
 ROUNDS, DECISIONS = 5, 200

@@ -11,7 +11,7 @@ from litestar.testing import TestClient
 
 from lorentzrec.errors import InputError
 from lorentzrec.serving.http.keys import read_key_file
-from serving.running_service import service_here, shop_store
+from tests.serving.running_service import service_here, shop_store
 
 FULL, READING = "full-key-0123456789", "reading-key-0123456789"
 JSON = {"Content-Type": "application/json"}

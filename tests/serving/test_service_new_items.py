@@ -14,8 +14,16 @@ from litestar.testing import TestClient
 from lorentzrec.serving.stores.address import open_store
 from lorentzrec.serving.stores.store import Store
 from lorentzrec.serving.versions.version import write_version
-from serving.running_service import PATIENCE, Service, published, service_here, service_process, shop_store, wait_until
-from serving.small_shop import ITEMS, shop_model
+from tests.serving.running_service import (
+    PATIENCE,
+    Service,
+    published,
+    service_here,
+    service_process,
+    shop_store,
+    wait_until,
+)
+from tests.serving.small_shop import ITEMS, shop_model
 
 BOOT = {
     "title": "Winter boot",
@@ -83,14 +91,14 @@ def test_from_creation_to_removal_in_every_worker_and_after_a_power_cut(any_url:
             wait_until(lambda: all(shown_by_workers(service)))
             # The cap was never described: its event places it.
             wait_until(lambda: {"boot", "cap"} <= {*new_items(service.http)})
-            assert {item.id: item.customers for item in store.new_items().items} == {"boot": ("ann",), "cap": ("ann",)}
+            assert {item.id: item.customers for item in store.new_items()} == {"boot": ("ann",), "cap": ("ann",)}
             assert service.http.patch("/v1/live", json={"remove": ["boot"]}).json()["removed"] == 1
             wait_until(lambda: not any(shown_by_workers(service)))
             assert "boot" not in new_items(service.http, explore=1)
             assert service.http.delete("/v1/users/ann").json()["events"] == 3
             # Nothing is left of the cap without Ann, and the boot is where it was created.
             wait_until(lambda: service.http.get("/v1/items/cap").status_code == 404)
-            assert [(item.id, item.customers) for item in store.new_items().items] == [("boot", ())]
+            assert [(item.id, item.customers) for item in store.new_items()] == [("boot", ())]
 
 
 def test_details_of_a_new_item(service: TestClient[Any]) -> None:
@@ -151,7 +159,7 @@ def test_a_version_that_contains_the_item_replaces_its_point(
     known = service.put("/v1/items/i40", json={})
     assert (known.status_code, known.json()["type"]) == (409, "urn:lorentzrec:known-item")
     # Its record stays for a rollback, until room is needed.
-    assert {item.id for item in store.new_items().items} == {"i40", "other"}
+    assert {item.id for item in store.new_items()} == {"i40", "other"}
 
 
 def test_there_is_room_for_a_limited_number(store: Store, tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ import httpx
 import pytest
 
 from lorentzrec_paper.servers import free_port
-from serving.running_service import PATIENCE, shop_store, wait_until
+from tests.serving.running_service import PATIENCE, shop_store, wait_until
 
 HELD_UP = """
 import importlib.abc, os, pathlib, sys, time
@@ -29,17 +29,15 @@ def hold_up():
 
 class Finder(importlib.abc.MetaPathFinder):
     def find_spec(self, name, path, target=None):
-        if name == "lorentzrec.serving.http.app" and moment == "import":
-            hold_up()
-        elif name == "lorentzrec.serving.http.app" and moment == "start":
-            from lorentzrec.serving.http.version_watcher import VersionWatcher
+        if name == "lorentzrec.serving.http.app" and moment == "start":
+            from lorentzrec.serving.worker.version_watcher import VersionWatcher
             VersionWatcher.start = lambda self: hold_up()
 
 if moment == "fork":
     os.register_at_fork(after_in_child=hold_up)
 sys.meta_path.insert(0, Finder())
 from lorentzrec.serving.http.server import run
-from lorentzrec.serving.http.settings import ServiceSettings
+from lorentzrec.serving.settings import ServiceSettings
 
 run(ServiceSettings(store, port=int(port), workers=2))
 """
@@ -52,7 +50,7 @@ import multiprocessing, sys
 method, store, port = sys.argv[1:]
 multiprocessing.set_start_method(method)
 from lorentzrec.serving.http.server import run
-from lorentzrec.serving.http.settings import ServiceSettings
+from lorentzrec.serving.settings import ServiceSettings
 
 run(ServiceSettings(store, port=int(port), workers=1))
 """
@@ -86,7 +84,7 @@ def test_workers_start_and_stay_however_python_starts_processes(tmp_path: Path, 
             parent.wait(PATIENCE)
 
 
-@pytest.mark.parametrize("moment", ["fork", "import", "start"])
+@pytest.mark.parametrize("moment", ["fork", "start"])
 def test_workers_end_with_a_parent_that_is_killed_while_they_start(tmp_path: Path, moment: str) -> None:
     shop_store(tmp_path).close()
     notes = tmp_path / "notes"

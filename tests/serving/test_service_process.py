@@ -18,14 +18,15 @@ import pytest
 
 from lorentzrec.cli.serve import page_address
 from lorentzrec.serving.stores.address import open_store
-from serving.running_service import PATIENCE, service_process, shop_store, wait_until
+from tests.serving.running_service import PATIENCE, service_process, shop_store, wait_until
 
 KEY = "full-key-0123456789"
 CANNOT_START = """
 import socket, sys
-sys.modules["lorentzrec.serving.http.app"] = None  # as in a broken installation: only workers import it
+from lorentzrec.serving.http import app
+del app.create_app  # only workers call it
 from lorentzrec.serving.http.server import run
-from lorentzrec.serving.http.settings import ServiceSettings
+from lorentzrec.serving.settings import ServiceSettings
 with socket.socket() as free:
     free.bind(("127.0.0.1", 0))
     port = free.getsockname()[1]
@@ -51,6 +52,17 @@ def test_a_request_under_way_is_finished_before_the_end(tmp_path: Path, number: 
             response = connection.recv(100_000)
         assert response.startswith(b"HTTP/1.1 200 ")
         assert service.process.wait(PATIENCE) == 0
+    store.close()
+
+
+def test_what_workers_need_is_imported_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONPROFILEIMPORTTIME", "1")  # every process writes what it imports to its log
+    store = shop_store(tmp_path)
+    with service_process(store.url, tmp_path, "--workers", "2") as service:
+        wait_until(lambda: _number(service.url, "lorentzrec_version_workers") == 2)
+        imported = [line.rpartition("|")[2].strip() for line in service.log.read_text().splitlines()]
+    for name in ("lorentzrec.serving.http.app", "litestar.app", "litestar._kwargs.kwargs_model", "numpy"):
+        assert imported.count(name) == 1
     store.close()
 
 

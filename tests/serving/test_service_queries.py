@@ -9,9 +9,9 @@ from urllib.parse import urlencode
 import pytest
 from litestar.testing import TestClient
 
-from serving.running_service import service_here, shop_store
+from tests.serving.running_service import service_here, shop_store
 
-SIMILAR = "k, exclude, allow, categories, diversity, twin, explore, seed, fields"
+SIMILAR = "k, exclude, allow, categories, diversity, explore, seed, fields, arm"
 BY_USER = f"{SIMILAR}, reasons, context, exclude_seen"
 
 

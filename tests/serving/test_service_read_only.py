@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sqlite3
 import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import closing
@@ -15,12 +14,13 @@ from litestar.testing import TestClient
 from lorentzrec.errors import InputError, StoreUnavailable
 from lorentzrec.serving.stores.address import open_store
 from lorentzrec.serving.stores.faults import StoreFault
-from lorentzrec.serving.stores.new_items import ItemDetails
-from lorentzrec.serving.stores.store import Event, HistoryEvent
-from serving.running_service import published, service_here, service_process, shop_store, wait_until
-from serving.servers import PostgresServer
-from serving.small_shop import shop_model
-from serving.stores.raises_fault import raises_fault
+from lorentzrec.serving.stores.histories import Event, StoredEvent
+from lorentzrec.serving.stores.new_items import NewItem
+from tests.serving.running_service import published, service_here, service_process, shop_store, wait_until
+from tests.serving.servers import PostgresServer
+from tests.serving.small_shop import shop_model
+from tests.serving.stores.next_release import add_step
+from tests.serving.stores.raises_fault import raises_fault
 
 READ_ONLY = "the store is read-only: events, erasures, live items and new items are refused"
 
@@ -69,14 +69,14 @@ def test_a_service_on_a_read_only_file_system(tmp_path: Path, read_only: Callabl
         assert READ_ONLY in service.get("/readyz").json()["warnings"]
         assert_reads_and_refuses(service)
     with closing(open_store(store.url)) as again:
-        assert again.history("ann") == [HistoryEvent("i3", 1.0)]
+        assert again.history("ann") == [StoredEvent("i3", 1.0)]
 
 
 def test_full_new_items_of_a_read_only_store_are_reported(tmp_path: Path, read_only: Callable[[], Path]) -> None:
     """Also if some are in the version, which the service would remove if it could."""
     with closing(shop_store(tmp_path)) as store:
-        store.describe_item("i3", ItemDetails("known"), limit=10)
-        store.describe_item("new", ItemDetails("new", like=("i3",)), limit=10)
+        store.describe_item(NewItem("i3", title="known"), limit=10)
+        store.describe_item(NewItem("new", title="new", like=("i3",)), limit=10)
     with service_here(f"file:{read_only()}", poll_seconds=0.1, new_items=2) as service:
         full = "there are 2 new items by put, and no more are added"
         wait_until(lambda: any(warning.startswith(full) for warning in service.get("/readyz").json()["warnings"]))
@@ -133,15 +133,12 @@ def test_what_cannot_be_done_with_a_read_only_store(tmp_path: Path, read_only: C
         open_store(f"file:{place / 'new'}", create=True)
 
 
-def test_tables_of_an_older_release_need_a_store_that_can_be_written(
-    tmp_path: Path, read_only: Callable[[], Path]
+def test_a_migration_needs_a_store_that_can_be_written(
+    tmp_path: Path, read_only: Callable[[], Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from lorentzrec.serving.stores import file_store
-
-    (tmp_path / "store" / "versions").mkdir(parents=True)
-    with closing(sqlite3.connect(tmp_path / "store" / "store.sqlite")) as connection:
-        connection.executescript("PRAGMA journal_mode = WAL;" + file_store.SCHEMA[0] + "PRAGMA user_version = 1")
+    open_store(f"file:{tmp_path / 'store'}", create=True).close()
     place = read_only()
+    add_step("file:", monkeypatch)
     with raises_fault(StoreFault.OLDER):
         open_store(f"file:{place}")
     with raises_fault(StoreFault.READ_ONLY):

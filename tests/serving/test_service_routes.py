@@ -11,22 +11,19 @@ import numpy as np
 import pytest
 from litestar.testing import TestClient
 
-from lorentzrec.model.fallbacks import FallbackKind
-from lorentzrec.reduction.disk_map import DiskMap
-from lorentzrec.serving.stores.store import SPARE_LIVE_IDS, Store
-from serving.running_service import service_here, shop_store, wait_until
-from serving.small_shop import ITEMS, shop_model, shop_table
+from lorentzrec.maps.disk_map import DiskMap
+from lorentzrec.points.fallbacks import FallbackKind
+from lorentzrec.serving.stores.catalogue import SPARE_LIVE_IDS
+from lorentzrec.serving.stores.store import Store
+from tests.serving.running_service import service_here, shop_store, wait_until
+from tests.serving.small_shop import ITEMS, shop_model, shop_table
 
 DISK = np.linspace(-0.5, 0.5, 2 * ITEMS, dtype=np.float32).reshape(ITEMS, 2)
 
 
 @pytest.fixture(scope="module")
 def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
-    opened = shop_store(
-        tmp_path_factory.mktemp("shop"),
-        disk_map=DiskMap(DISK, "by hand", {}),
-        twin=shop_model(geometry="euclidean"),
-    )
+    opened = shop_store(tmp_path_factory.mktemp("shop"), disk_map=DiskMap(DISK, "by hand", {}))
     yield opened
     opened.close()
 
@@ -71,7 +68,6 @@ def test_options_of_a_query(service: TestClient[Any]) -> None:
     assert with_options(allow=[]) == []
     assert all(int(item[1:]) % 4 == 1 for item in with_options(categories=["hats"]))
     assert with_options(exclude_seen=False)[0] == "i3"
-    assert with_options(twin=True) == shop_model(geometry="euclidean").recommend(["i3"], k=3).ids
     reasons = service.post("/v1/recommend", json=query | {"reasons": True}).json()["items"][0]["because"]
     assert reasons == [{"item": "i3", "title": "Piece number 3", "share": 1.0, "kind": "near"}]
 
@@ -330,8 +326,9 @@ def test_a_list_of_live_items_that_is_too_long(service: TestClient[Any]) -> None
 
 
 def test_information_about_the_model(service: TestClient[Any], store: Store) -> None:
+    version = store.state().version
     assert service.get("/v1/model").json() == {
-        "model": store.state().version,
+        "model": version,
         "items": ITEMS,
         "geometry": "hyperboloid",
         "dimension": 3,
@@ -339,10 +336,12 @@ def test_information_about_the_model(service: TestClient[Any], store: Store) -> 
         "score": "distance",
         "metrics": {"ndcg@10": 0.125},
         "map": {"method": "by hand", "kept": {}},
-        "twin": True,
         "categories": ["coats", "hats", "shoes"],
         "live": ITEMS,
         "new_items": 0,
+        "arms": [
+            {"arm": "main", "share": 1.0, "model": version, "geometry": "hyperboloid", "score": "distance"},
+        ],
     }
 
 
@@ -383,11 +382,9 @@ def test_no_path_reaches_the_disk(service: TestClient[Any], name: str) -> None:
     assert service.get(f"/page/{name}").status_code == 404
 
 
-def test_a_version_without_map_or_twin(tmp_path: Path) -> None:
+def test_a_version_without_map(tmp_path: Path) -> None:
     store = shop_store(tmp_path)
     with service_here(store.url) as service:
         missing = service.get("/v1/map")
         assert (missing.status_code, missing.json()["type"]) == (404, "urn:lorentzrec:no-map")
-        refused = service.post("/v1/recommend", json={"history": ["i1"], "twin": True})
-        assert (refused.status_code, "no twin" in refused.json()["detail"]) == (400, True)
     store.close()

@@ -18,10 +18,10 @@ import pytest
 from lorentzrec.serving.http.app import create_app
 from lorentzrec.serving.http.problems import Overloaded
 from lorentzrec.serving.http.requests import COSTLY, MOST_WAITING, RequestThreads, cost
-from lorentzrec.serving.http.settings import ServiceSettings
-from lorentzrec.serving.recommending.query import RankingOptions
-from serving.running_service import PATIENCE, Service, service_here, service_process, shop_store, wait_until
-from serving.slow_bodies import HEAD, slow_bodies
+from lorentzrec.serving.settings import ServiceSettings
+from lorentzrec.serving.worker.query import RankingOptions
+from tests.serving.running_service import PATIENCE, Service, service_here, service_process, shop_store, wait_until
+from tests.serving.slow_bodies import HEAD, slow_bodies
 
 QUERY = {"history": ["i1"]}
 CHUNKED = HEAD.replace(b"Content-Length: 1000", b"Transfer-Encoding: chunked")

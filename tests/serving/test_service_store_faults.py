@@ -17,12 +17,12 @@ from litestar.testing import TestClient
 
 from lorentzrec.errors import InputError, StoreUnavailable
 from lorentzrec.serving.http import app
-from lorentzrec.serving.http.guarded_store import GuardedStore
 from lorentzrec.serving.stores.address import open_store
 from lorentzrec.serving.stores.store import Store
-from serving.running_service import misses_store, published, service_here, shop_store, wait_until
-from serving.servers import CosmosServer, PostgresServer, Server
-from serving.small_shop import shop_model
+from lorentzrec.serving.worker.guarded_store import GuardedStore
+from tests.serving.running_service import misses_store, published, service_here, shop_store, wait_until
+from tests.serving.servers import CosmosServer, PostgresServer, Server
+from tests.serving.small_shop import shop_model
 
 
 @pytest.fixture
@@ -36,7 +36,7 @@ def own_postgres() -> Iterator[PostgresServer]:
 
 @pytest.fixture
 def own_cosmos(monkeypatch: pytest.MonkeyPatch) -> Iterator[CosmosServer]:
-    from serving.servers import COSMOS_KEY
+    from tests.serving.servers import COSMOS_KEY
 
     monkeypatch.setenv("COSMOS_KEY", COSMOS_KEY)
     server = CosmosServer()
@@ -282,7 +282,7 @@ def test_a_damaged_history_concerns_one_customer(tmp_path: Path) -> None:
         for user in ("ann", "bob"):
             assert service.post("/v1/events", json={"user": user, "item": "i3"}).status_code == 200
         with closing(sqlite3.connect(tmp_path / "store" / "store.sqlite", isolation_level=None)) as other:
-            other.execute("UPDATE events SET item = CAST(x'ff41ff' AS TEXT) WHERE user = 'ann'")
+            other.execute("UPDATE events SET item_id = CAST(x'ff41ff' AS TEXT) WHERE user_id = 'ann'")
         for _ in range(3):
             damaged = service.get("/v1/users/ann/history")
             assert (damaged.status_code, damaged.json()["type"]) == (500, "urn:lorentzrec:damaged-history")

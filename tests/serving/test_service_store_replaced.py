@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from lorentzrec.serving.stores.address import open_store
-from serving.event_load import EventLoad, Found, look_for
-from serving.running_service import misses_store, published, service_here, service_process, shop_store, wait_until
+from tests.serving.event_load import EventLoad, Found, look_for
+from tests.serving.running_service import misses_store, published, service_here, service_process, shop_store, wait_until
 
 NOTHING_WRONG = Found(missing=[], duplicated=[])
 

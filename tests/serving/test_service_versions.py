@@ -16,22 +16,21 @@ import httpx
 import pytest
 
 from lorentzrec.model.artifact import POINTS
-from lorentzrec.serving.http.guarded_store import GuardedStore
-from lorentzrec.serving.http.health import Health
 from lorentzrec.serving.http.messages import HistoryQuery
-from lorentzrec.serving.http.metrics import Metrics
 from lorentzrec.serving.http.requests import RequestThreads, Worker
 from lorentzrec.serving.http.routes.customers import get_history
-from lorentzrec.serving.http.settings import ServiceSettings
-from lorentzrec.serving.http.version_watcher import VersionWatcher
-from lorentzrec.serving.recommending.query import RankingOptions
-from lorentzrec.serving.recommending.recommender import Recommender
-from lorentzrec.serving.stores import store as stores
+from lorentzrec.serving.settings import ServiceSettings
+from lorentzrec.serving.stores import histories
 from lorentzrec.serving.stores.address import open_store
 from lorentzrec.serving.stores.store import Store
 from lorentzrec.serving.versions import version
-from serving.running_service import PATIENCE, published, service_here, service_process, shop_store, wait_until
-from serving.small_shop import shop_model
+from lorentzrec.serving.worker.guarded_store import GuardedStore
+from lorentzrec.serving.worker.health import Health
+from lorentzrec.serving.worker.metrics import Metrics
+from lorentzrec.serving.worker.query import RankingOptions
+from lorentzrec.serving.worker.recommender import DEFAULTS, Recommender
+from lorentzrec.serving.worker.version_watcher import VersionWatcher
+from tests.serving.running_service import PATIENCE, published, service_here, service_process, shop_store, wait_until
 
 
 def damage(store: Store, name: str, cache: Path) -> None:
@@ -51,13 +50,13 @@ def test_a_history_has_the_titles_of_the_version_that_it_names(tmp_path: Path, m
     """Another version comes into use while the history is read."""
     store = open_store(f"file:{tmp_path / 'store'}", create=True)
     first = published(store, tmp_path, "first")
-    store.add_events([stores.Event("ann", "i1", 1.0, "a")])
+    store.add_events([histories.Event("ann", "i1", 1.0, "a")])
     guard, metrics = GuardedStore(lambda: store, seconds=PATIENCE, threads=2), Metrics()
     versions = VersionWatcher(guard, metrics, ServiceSettings(store.url))
     versions.refresh()
     read = store.history
 
-    def read_slowly(user: str, limit: int) -> list[stores.HistoryEvent]:
+    def read_slowly(user: str, limit: int) -> list[histories.StoredEvent]:
         published(store, tmp_path, "second")
         versions.refresh()
         return read(user, limit)
@@ -111,26 +110,32 @@ def test_twenty_versions_under_load(tmp_path: Path) -> None:
 
 def test_a_version_is_warm_before_it_is_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The first query of a kind is slow, so the worker runs it itself."""
-    queries: list[tuple[str, bool, bool]] = []
+    queries: list[tuple[str, bool]] = []
     for name in ("recommend", "similar"):
 
         def record(
-            recommender: Recommender, query: Any, options: RankingOptions, *, name: str, method: Any, **more: Any
+            recommender: Recommender,
+            query: Any,
+            options: RankingOptions = DEFAULTS,
+            *,
+            name: str,
+            method: Any,
+            **more: Any,
         ) -> Any:
             if options.k > 1:  # else it is a test of the version, of which there is one each second
-                queries.append((name, options.reasons, options.twin))
+                queries.append((name, options.reasons))
             return method(recommender, query, options, **more)
 
         method = getattr(Recommender, name)
         monkeypatch.setattr(Recommender, name, partialmethod(record, name=name, method=method))
-    warm = [("recommend", True, False), ("similar", False, False)]
+    warm = [("recommend", True), ("similar", False)]
     store = shop_store(tmp_path)
     with service_here(store.url, poll_seconds=0.05) as service:
         assert service.get("/readyz").status_code == 200
         assert queries == warm
-        name = published(store, tmp_path, twin=shop_model(geometry="euclidean"))
+        name = published(store, tmp_path)
         wait_until(lambda: model_of(service) == name)
-        assert queries == [*warm, *warm, ("recommend", True, True), ("similar", False, True)]
+        assert queries == [*warm, *warm]
     store.close()
 
 
@@ -147,7 +152,7 @@ def test_a_damaged_version_is_refused_and_the_last_good_one_stays(
         store.activate(other)
         wait_until(lambda: bool(service.get("/readyz").json()["warnings"]))
         (warning,) = service.get("/readyz").json()["warnings"]
-        assert warning == f"version {other} is refused, and the log of the service says why"
+        assert warning == f"version {other} is refused; see the log of the service"
         assert re.search(f"version {other} is refused.* is damaged or missing", caplog.text)
         assert model_of(service) == good
         assert b"lorentzrec_versions_refused_total 1.0" in service.get("/metrics").content

@@ -10,8 +10,10 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from lorentzrec.manifest import write_manifest
-from lorentzrec.serving.http.worker_records import (
+from lorentzrec.base.manifest import write_manifest
+from lorentzrec.serving.stores.address import open_store
+from lorentzrec.serving.versions.version import write_version
+from lorentzrec.serving.worker.worker_records import (
     HUNG_SECONDS,
     STALE_SECONDS,
     RecordFile,
@@ -22,10 +24,8 @@ from lorentzrec.serving.http.worker_records import (
     read_records,
     remove_record,
 )
-from lorentzrec.serving.stores.address import open_store
-from lorentzrec.serving.versions.version import write_version
-from serving.running_service import service_here, shop_store, wait_until
-from serving.small_shop import ITEMS, shop_model, shop_table
+from tests.serving.running_service import service_here, shop_store, wait_until
+from tests.serving.small_shop import ITEMS, shop_model, shop_table
 
 
 def value_of(service: Any, name: str) -> float:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from soak.activations import Log, roll_back
-from soak.possible_states import PossibleStates, ViolationError
+from tests.soak.activations import Log, roll_back
+from tests.soak.possible_states import PossibleStates, ViolationError
 
 Items = frozenset[str]
 

@@ -18,9 +18,11 @@ from threading import Thread
 import httpx
 import pytest
 
-from serving.accessibility import needs_axe, serious_findings
-from serving.running_service import KEY, PATIENCE, Service, service_process, shop_store, wait_until
-from serving.small_shop import shop_model
+from tests.serving.accessibility import needs_axe, serious_findings
+from tests.serving.running_service import KEY, PATIENCE, Service, service_process, shop_store, wait_until
+from tests.serving.small_shop import shop_model
+
+pytestmark = pytest.mark.node
 
 ROOT = Path(__file__).parents[2]
 CLIENT = ROOT / "clients" / "typescript"

@@ -12,13 +12,14 @@ import pytest
 
 from lorentzrec.serving.stores.address import open_store
 from lorentzrec.serving.stores.faults import StoreFault
-from lorentzrec.serving.stores.new_items import ItemDetails
-from lorentzrec.serving.stores.store import Event, Store
+from lorentzrec.serving.stores.histories import Event
+from lorentzrec.serving.stores.new_items import NewItem
+from lorentzrec.serving.stores.store import Store
 from lorentzrec.serving.upkeep.status import describe_store
 from lorentzrec.serving.upkeep.verification import verify
-from serving.running_service import published
-from serving.servers import PostgresServer
-from serving.stores.raises_fault import raises_fault
+from tests.serving.running_service import published
+from tests.serving.servers import PostgresServer
+from tests.serving.stores.raises_fault import raises_fault
 
 
 def fill(store: Store, folder: Path) -> list[str]:
@@ -26,7 +27,7 @@ def fill(store: Store, folder: Path) -> list[str]:
     names = [published(store, folder, label) for label in ("first", "second")]
     store.add_events([Event(f"u{n % 9}", f"i{n}", n, str(n)) for n in range(500)])
     store.set_live_items(["i1", "i2"])
-    store.describe_item("new", ItemDetails(title="New"), limit=10)
+    store.describe_item(NewItem("new", title="New"), limit=10)
     store.forget("u3")
     return names
 
@@ -158,7 +159,7 @@ def test_a_missing_current_version(store: Any, any_url: str, tmp_path: Path) -> 
             connection.execute("DELETE FROM lorentzrec.versions WHERE name = %s", (second,))
     else:
         store._catalogue.delete({"id": second, "place": "versions"})
-    assert damage(store) == {"log of activations": [f"the current version {second} is missing"]}
+    assert damage(store) == {"log of activations": [f"the current version {second} of arm main is missing"]}
 
 
 def test_damaged_records(store: Any, any_url: str, tmp_path: Path) -> None:

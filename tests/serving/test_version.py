@@ -11,12 +11,11 @@ import pytest
 from numpy.typing import NDArray
 
 from lorentzrec.errors import ArtifactError, InputError
-from lorentzrec.model.model import Model
-from lorentzrec.reduction.disk_map import DiskMap
+from lorentzrec.maps.disk_map import DiskMap
 from lorentzrec.serving.stores.version_files import read_manifest
 from lorentzrec.serving.versions import version as version_module
 from lorentzrec.serving.versions.version import drop_copies, open_version, read_arrays, write_version
-from serving.small_shop import CATEGORIES, ITEMS, shop_model, shop_table, shop_version
+from tests.serving.small_shop import CATEGORIES, ITEMS, shop_model, shop_table, shop_version
 
 DISK = np.linspace(-0.5, 0.5, 2 * ITEMS, dtype=np.float32).reshape(ITEMS, 2)
 
@@ -28,7 +27,6 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
         folder,
         shop_model(targets="separate"),
         disk_map=DiskMap(DISK, "by hand", {"centre": 0.5}),
-        twin=shop_model(geometry="euclidean", score="inner", recency=0.9),
     ).items.close()
     return folder
 
@@ -41,18 +39,19 @@ def copied(written: Path, tmp_path: Path) -> Path:
 def test_everything_comes_back(written: Path) -> None:
     version, model = open_version(written), shop_model(targets="separate")
     assert version.name == json.loads((written / "manifest.json").read_text())["name"]
-    assert np.array_equal(version.ranker.item_points, model.item_points)
-    assert np.array_equal(version.ranker.history_points, model.history_points)
-    assert (version.ranker.hyperbolic, version.ranker.by_distance, version.ranker.recency) == (True, True, 0.5)
-    assert np.array_equal(version.item_counts, model.item_counts)
+    assert np.array_equal(version.points.item_points, model.item_points)
+    assert np.array_equal(version.points.history_points, model.history_points)
+    assert (version.points.space.hyperbolic, version.points.space.by_distance, version.points.space.recency) == (
+        True,
+        True,
+        0.5,
+    )
+    assert np.array_equal(version.points.item_counts, model.item_counts)
     assert version.categories == list(CATEGORIES)
     assert version.category_codes[:8].tolist() == [0, 1, 2, -1, 0, 1, 2, -1]
     assert version.map is not None
     assert np.array_equal(version.map, DISK)
     assert version.manifest["map"] == {"method": "by hand", "kept": {"centre": 0.5}}
-    assert version.manifest["twin"] == {"geometry": "euclidean", "score": "inner", "recency": 0.9}
-    assert version.twin_ranker is not None
-    assert np.array_equal(version.twin_ranker.item_points, shop_model(geometry="euclidean").item_points)
     assert (version.manifest["items"], version.manifest["described_items"]) == (ITEMS, ITEMS)
     assert (version.index, version.manifest["index"], version.notes) == (None, None, ())
 
@@ -68,27 +67,27 @@ def test_points_are_read_or_mapped_and_read_only(written: Path, monkeypatch: pyt
     assert (type(owner.base).__name__ == "mmap") == mapped
     with pytest.raises(ValueError, match="read-only"):
         points[0, 0] = 1
-    assert open_version(written).ranker.item_points.base is not None  # a view of the file's content, not another copy
+    assert open_version(written).points.item_points.base is not None, "a view of the file's content"
 
 
 def test_a_copy_belongs_to_one_state_of_a_file(written: Path, tmp_path: Path) -> None:
     copies = tmp_path / "copies"
     before = open_version(written, copies=copies)
-    assert len(list(copies.iterdir())) == 2  # of the points and of the twin's
+    assert len(list(copies.iterdir())) == 1  # of the points
     points = written / "points.safetensors"
     content = points.read_bytes()
     points.unlink()
     points.write_bytes(content)
     open_version(written, copies=copies)
-    assert len(list(copies.iterdir())) == 3
+    assert len(list(copies.iterdir())) == 2
     drop_copies(before, copies)
     assert not list(copies.iterdir())
-    assert np.array_equal(before.ranker.item_points, open_version(written).ranker.item_points)
+    assert np.array_equal(before.points.item_points, open_version(written).points.item_points)
 
 
 def test_without_space_for_copies_files_are_read(written: Path, caplog: pytest.LogCaptureFixture) -> None:
     version = open_version(written, copies=written / "manifest.json")
-    assert np.array_equal(version.ranker.item_points, open_version(written).ranker.item_points)
+    assert np.array_equal(version.points.item_points, open_version(written).points.item_points)
     assert "each worker reads its own points.safetensors, since there can be no common copy" in caplog.text
 
 
@@ -96,7 +95,6 @@ def test_nothing_about_customers(written: Path) -> None:
     assert {path.name for path in written.iterdir()} == {
         "manifest.json",
         "points.safetensors",
-        "twin.safetensors",
         "items.sqlite",
     }
     assert all(b"u17" not in path.read_bytes() for path in written.iterdir())
@@ -115,7 +113,7 @@ def test_a_damaged_byte_of_the_manifest_is_found(copied: Path) -> None:
         open_version(copied)
 
 
-@pytest.mark.parametrize("name", ["points.safetensors", "twin.safetensors", "items.sqlite"])
+@pytest.mark.parametrize("name", ["points.safetensors", "items.sqlite"])
 def test_damaged_short_and_missing_files_are_found(copied: Path, name: str) -> None:
     whole = (copied / name).read_bytes()
     manifest, _ = read_manifest(copied)
@@ -129,7 +127,7 @@ def test_damaged_short_and_missing_files_are_found(copied: Path, name: str) -> N
         open_version(copied)
 
 
-@pytest.mark.parametrize("name", ["points.safetensors", "twin.safetensors", "items.sqlite"])
+@pytest.mark.parametrize("name", ["points.safetensors", "items.sqlite"])
 def test_files_that_make_no_sense_are_refused(copied: Path, name: str) -> None:
     (copied / name).write_bytes((copied / name).read_bytes()[:100])
     with pytest.raises(ArtifactError, match=f"{name} is damaged .* publish the model again"):
@@ -142,27 +140,6 @@ def test_other_folders_are_refused(tmp_path: Path) -> None:
     shop_model().save(tmp_path / "model")
     with pytest.raises(ArtifactError, match="is not the manifest of a version"):
         open_version(tmp_path / "model")
-
-
-def test_a_twin_in_other_rows_is_put_in_order(tmp_path: Path) -> None:
-    model = shop_model()
-    order = np.random.default_rng(0).permutation(ITEMS)
-    twin = Model(
-        config=model.config,
-        items=type(model.items)(model.items.series.gather(order), name="item"),
-        item_points=model.item_points[order],
-        history_points=model.item_points[order],
-        item_counts=model.item_counts[order],
-    )
-    version = shop_version(tmp_path / "version", model, twin=twin)
-    assert version.twin_ranker is not None
-    assert np.array_equal(version.twin_ranker.item_points, version.ranker.item_points)
-
-
-def test_a_twin_of_other_items_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"other items than the model .40 of 40 in common.: train both on the same"):
-        write_version(tmp_path / "version", shop_model(), twin=shop_model(items=41))
-    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize(

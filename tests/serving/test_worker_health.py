@@ -11,16 +11,16 @@ from threading import Event
 
 import pytest
 
-from lorentzrec.serving.http import health as health_module
-from lorentzrec.serving.http.guarded_store import GuardedStore
-from lorentzrec.serving.http.health import Health
-from lorentzrec.serving.http.metrics import Metrics
-from lorentzrec.serving.http.settings import ServiceSettings
-from lorentzrec.serving.http.version_watcher import VersionWatcher
-from lorentzrec.serving.http.worker_records import WorkerRecord, find_problems, read_records
-from lorentzrec.serving.recommending.recommender import Recommender
+from lorentzrec.serving.settings import ServiceSettings
 from lorentzrec.serving.stores.address import open_store
-from serving.running_service import PATIENCE, shop_store
+from lorentzrec.serving.worker import health as health_module
+from lorentzrec.serving.worker.guarded_store import GuardedStore
+from lorentzrec.serving.worker.health import Health
+from lorentzrec.serving.worker.metrics import Metrics
+from lorentzrec.serving.worker.recommender import Recommender
+from lorentzrec.serving.worker.version_watcher import VersionWatcher
+from lorentzrec.serving.worker.worker_records import WorkerRecord, find_problems, read_records
+from tests.serving.running_service import PATIENCE, shop_store
 
 Check = Callable[[Callable[[], bool]], Awaitable[None]]
 

@@ -1,4 +1,4 @@
-"""`python -m soak`: every check or some of them, a table, and exit code 1 if anything was lost or went wrong."""
+"""`python -m tests.soak`: every check or some of them, a table, and exit code 1 if anything was lost or went wrong."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
-from lorentzrec_paper.servers import CosmosEmulator, MissingServer
-from soak import folders, key_rotation, kills, model_rounds, slow_bodies, starts
-from soak.outcome import Outcome, table
+from tests.emulators import CosmosEmulator, MissingServer
+from tests.soak import folders, key_rotation, kills, model_rounds, slow_bodies, starts
+from tests.soak.outcome import Outcome, table
 
 ROUNDS, MINUTES = 30, 60.0
 CHECKS: dict[str, tuple[Callable[[Outcome, Iterable[int], Path], None], Callable[[int], int]]] = {

@@ -10,9 +10,9 @@ from contextlib import closing
 import httpx
 
 from lorentzrec.serving.stores.address import open_store
-from soak.possible_states import PossibleStates, ViolationError
-from soak.publisher import NOTHING_LEFT
-from soak.service import PATIENCE, wait_for
+from tests.soak.possible_states import PossibleStates, ViolationError
+from tests.soak.publisher import NOTHING_LEFT
+from tests.soak.service import PATIENCE, wait_for
 
 Log = tuple[tuple[str, str | None], ...]
 """The activated versions, oldest first, each with the version that it rejected."""
@@ -37,7 +37,7 @@ class Publishers:
 
     def step(self) -> None:
         action = self._random.choice(("publish", "publish", "rollback"))
-        command = [sys.executable, "-m", "soak.publisher", self._url, action]
+        command = [sys.executable, "-m", "tests.soak.publisher", self._url, action]
         done = subprocess.run(command, capture_output=True, text=True, timeout=10 * PATIENCE, check=False)
         if done.returncode not in (0, NOTHING_LEFT, -9):
             raise ViolationError(f"{action} ended with {done.returncode}: {done.stderr[-500:]}")

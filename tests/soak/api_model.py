@@ -15,8 +15,8 @@ from typing import Any, Literal
 import httpx
 
 from lorentzrec.serving.stores.address import open_store
-from soak.possible_states import PossibleStates, ViolationError
-from soak.service import wait_for
+from tests.soak.possible_states import PossibleStates, ViolationError
+from tests.soak.service import wait_for
 
 CUSTOMERS = 4
 """Of each client, so that there are often several events before an erasure."""
@@ -194,10 +194,9 @@ class CatalogueClient(Client):
         with closing(open_store(url)) as store:
             live = store.live_items()
             self._compare_live(live.items, live.removed, "the store holds")
-            stored = {item.id: item for item in store.new_items().items}
+            stored = {item.id: item for item in store.new_items()}
             for item in self.titles:
-                details = stored[item].details if item in stored else None
-                self._compare_title(item, None if details is None else details.title)
+                self._compare_title(item, stored[item].title if item in stored else None)
             for new in stored.values():
                 for user in new.customers:
                     if new.id not in {event.item for event in store.history(user)}:

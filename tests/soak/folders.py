@@ -8,10 +8,10 @@ import time
 from collections.abc import Iterable
 from pathlib import Path
 
-from serving.event_load import EventLoad
-from serving.running_service import shop_store
-from soak.outcome import Outcome
-from soak.service import ENOUGH, Service, running
+from tests.serving.event_load import EventLoad
+from tests.serving.running_service import shop_store
+from tests.soak.outcome import Outcome
+from tests.soak.service import ENOUGH, Service, running
 
 
 def moved_rounds(outcome: Outcome, rounds: Iterable[int], folder: Path) -> None:

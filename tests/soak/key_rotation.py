@@ -11,9 +11,9 @@ from pathlib import Path
 
 import httpx
 
-from serving.running_service import shop_store
-from soak.outcome import Outcome
-from soak.service import Service, running, wait_for
+from tests.serving.running_service import shop_store
+from tests.soak.outcome import Outcome
+from tests.soak.service import Service, running, wait_for
 
 REQUESTS = 100
 """Requests in each round: half of them before the keys are reloaded."""

@@ -1,5 +1,5 @@
-"""`python -m soak.kill_points COMMAND ...`: the command line, whose processes die at random right before or after a
-commit to the store. SOAK_KILL_SHARE is the share of commits at which that happens."""
+"""`python -m tests.soak.kill_points COMMAND ...`: the command line, whose processes die at random right before or after
+a commit to the store. SOAK_KILL_SHARE is the share of commits at which that happens."""
 
 from __future__ import annotations
 

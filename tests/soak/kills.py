@@ -8,11 +8,11 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from lorentzrec.serving.stores.address import open_store
-from serving.event_load import EventLoad
-from serving.running_service import published
-from serving.servers import CosmosServer, PostgresServer
-from soak.outcome import Outcome
-from soak.service import ENOUGH, Service, running
+from tests.serving.event_load import EventLoad
+from tests.serving.running_service import published
+from tests.serving.servers import CosmosServer, PostgresServer
+from tests.soak.outcome import Outcome
+from tests.soak.service import ENOUGH, Service, running
 
 
 def file_kills(outcome: Outcome, rounds: Iterable[int], folder: Path) -> None:

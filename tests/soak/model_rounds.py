@@ -9,14 +9,14 @@ from functools import partial
 from pathlib import Path
 
 from lorentzrec.serving.stores.address import open_store
-from serving.running_service import published
-from serving.servers import CosmosServer, PostgresServer
-from soak.activations import Publishers
-from soak.api_model import CatalogueClient, CustomerClient
-from soak.kill_points import SHARE
-from soak.outcome import Outcome
-from soak.possible_states import ViolationError
-from soak.service import Service, running
+from tests.serving.running_service import published
+from tests.serving.servers import CosmosServer, PostgresServer
+from tests.soak.activations import Publishers
+from tests.soak.api_model import CatalogueClient, CustomerClient
+from tests.soak.kill_points import SHARE
+from tests.soak.outcome import Outcome
+from tests.soak.possible_states import ViolationError
+from tests.soak.service import Service, running
 
 KILL_SHARE = 0.04
 """Of the commits. A worker needs a second or two to come back, in which its clients get no response."""
@@ -52,7 +52,7 @@ def _model_rounds(outcome: Outcome, rounds: Iterable[int], folder: Path, url: st
     store = open_store(url, create=True)
     published(store, folder)
     store.close()
-    service = Service(url, folder, module="soak.kill_points")
+    service = Service(url, folder, module="tests.soak.kill_points")
     publishers = Publishers(url, seed=0)
     catalogue = CatalogueClient(service.url, 0, seed=0)
     with running(service):

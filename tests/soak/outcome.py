@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from serving.event_load import EventLoad, look_for, stored_events
+from tests.serving.event_load import EventLoad, look_for, stored_events
 
 
 @dataclass

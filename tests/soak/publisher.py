@@ -1,5 +1,5 @@
-"""`python -m soak.publisher STORE publish|rollback`: a process that changes the current version, and may die at the
-commit, as `kill_points` says. It prints the name of the version before it activates it."""
+"""`python -m tests.soak.publisher STORE publish|rollback`: a process that changes the current version, and may die at
+the commit, as `kill_points` says. It prints the name of the version before it activates it."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from lorentzrec.errors import InputError
 from lorentzrec.serving.stores import address
 from lorentzrec.serving.versions.publish import rollback
 from lorentzrec.serving.versions.version import write_version
-from serving.small_shop import shop_model, shop_table
-from soak.kill_points import SHARE, add_kill_points
+from tests.serving.small_shop import shop_model, shop_table
+from tests.soak.kill_points import SHARE, add_kill_points
 
 NOTHING_LEFT = 3
 """The exit code of a rollback that has no version to return to."""

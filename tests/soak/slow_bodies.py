@@ -10,10 +10,10 @@ from threading import Thread
 
 import httpx
 
-from serving.running_service import shop_store
-from serving.slow_bodies import slow_bodies
-from soak.outcome import Outcome
-from soak.service import Service, running
+from tests.serving.running_service import shop_store
+from tests.serving.slow_bodies import slow_bodies
+from tests.soak.outcome import Outcome
+from tests.soak.service import Service, running
 
 CONNECTIONS = 200
 SECONDS = 30.0

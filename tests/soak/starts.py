@@ -12,9 +12,9 @@ from contextlib import suppress
 from pathlib import Path
 
 from lorentzrec_paper.servers import free_port
-from serving.running_service import shop_store
-from soak.outcome import Outcome
-from soak.service import PATIENCE, Service, wait_for
+from tests.serving.running_service import shop_store
+from tests.soak.outcome import Outcome
+from tests.soak.service import PATIENCE, Service, wait_for
 
 LATEST = 5.0
 """Seconds after the start of the last kill; the others are spread evenly before it."""

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from lorentzrec.geometry import hyperboloid
 from lorentzrec.spark.tables import State, find_changes, merge
-from reference.merging import merge_row
+from tests.reference.merging import merge_row
 
 ROWS, DIMENSION = 40, 5
 

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pytest
-from executor import Damaging, Executor
 
 from lorentzrec import Interactions, TrainingConfig, train
 from lorentzrec.errors import InputError
@@ -17,8 +16,10 @@ from lorentzrec.spark import recommend_all
 from lorentzrec.spark import train as train_on_spark
 from lorentzrec.spark.scratch import Damaged, read_arrays, write_arrays
 from lorentzrec.spark.tasks import Round
-from lorentzrec_paper.servers import Azurite, free_port
-from saved_datasets import save_dataset
+from lorentzrec_paper.servers import free_port
+from tests.emulators import Azurite
+from tests.saved_datasets import save_dataset
+from tests.spark.executor import Damaging, Executor
 
 pytest.importorskip("obstore", reason="obstore is not installed")
 pytest.importorskip("azure.storage.blob", reason="azure-storage-blob is not installed")

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from executor import Damaging, Executor
 
 from lorentzrec import Interactions, Model, TrainingConfig, train
 from lorentzrec.errors import ConfigError, InputError, LorentzrecError, StopTraining
@@ -16,7 +15,8 @@ from lorentzrec.learning.checkpoint import Checkpoint
 from lorentzrec.spark import recommend_all, tables, tasks
 from lorentzrec.spark.tasks import Work
 from lorentzrec.spark.training import train as train_on_spark
-from saved_datasets import save_dataset
+from tests.saved_datasets import save_dataset
+from tests.spark.executor import Damaging, Executor
 
 CONFIG = TrainingConfig(dimension=4, epochs=3, negative_count=16, validation=0.2, seed=3, blocks_per_step=2, threads=1)
 
@@ -234,7 +234,7 @@ def test_recommendations_in_an_unknown_format_are_refused_before_the_work(tmp_pa
 
 def test_what_spark_cannot_train_is_refused_before_it_starts(tmp_path: Path) -> None:
     save_dataset(small_shop(), tmp_path / "shop")
-    with pytest.raises(ConfigError, match="model=symmetric has one per customer"):
+    with pytest.raises(ConfigError, match="the spark engine does not support model=symmetric: leave it out"):
         train_on_spark(tmp_path / "shop", TrainingConfig(model="symmetric"))
     with pytest.raises(InputError, match="set `workers`"):
         train_on_spark(tmp_path / "shop", master="spark://nowhere:7077")

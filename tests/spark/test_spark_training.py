@@ -26,8 +26,8 @@ from lorentzrec.errors import InputError, LorentzrecError
 from lorentzrec.ingest.spark_session import spark_session
 from lorentzrec.spark import recommend_all, runner, tasks
 from lorentzrec.spark import train as train_on_spark
-from saved_datasets import save_dataset
-from spark_marks import SPARK_MARKS
+from tests.saved_datasets import save_dataset
+from tests.spark_marks import SPARK_MARKS
 
 pytest.importorskip("pyspark", reason="pyspark is not installed")
 pytestmark = SPARK_MARKS

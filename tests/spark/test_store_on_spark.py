@@ -8,15 +8,15 @@ from pathlib import Path
 
 import polars as pl
 import pytest
-from executor import Executor
 
 from lorentzrec.batch import recommending
 from lorentzrec.batch.recommending import BatchOptions, BatchSource, recommend_to_all
 from lorentzrec.errors import InputError
 from lorentzrec.serving.stores.address import open_store
-from lorentzrec.serving.stores.store import Event
+from lorentzrec.serving.stores.histories import Event
 from lorentzrec.spark.recommending import recommend_on_spark
-from serving.small_shop import shop_model
+from tests.serving.small_shop import shop_model
+from tests.spark.executor import Executor
 
 
 def test_the_same_as_on_one_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

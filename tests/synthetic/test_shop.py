@@ -14,10 +14,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lorentzrec.errors import ConfigError, InputError
-from lorentzrec.networks.power_law import fit_power_law
 from lorentzrec.synthetic.hierarchy import HIERARCHY, STYLES
 from lorentzrec.synthetic.latent import REJECTED, HyperbolicPlane
 from lorentzrec.synthetic.shop import Space, SyntheticConfig, SyntheticShop, synthesize, synthetic_shop
+from lorentzrec_paper.power_law import fit_power_law
 
 SMALL = SyntheticConfig(customers=200, items=150, interactions=2_000, exponent=3.5, seed=3)
 SPACES = get_args(Space)

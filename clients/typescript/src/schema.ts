@@ -410,6 +410,18 @@ export type webhooks = Record<string, never>;
 export interface components {
     schemas: {
         /**
+         * ArmInformation
+         * @description A model in use, with its share of the customers.
+         */
+        ArmInformation: {
+            arm: string;
+            share: number;
+            /** @description The version in use; null if the arm cannot be used, so that `main` answers for it. */
+            model: string | null;
+            geometry: string | null;
+            score: string | null;
+        };
+        /**
          * BasketRequest
          * @description Recommend items that complement those of a basket.
          * @example {
@@ -447,11 +459,6 @@ export interface components {
              */
             diversity: number;
             /**
-             * @description Use the Euclidean twin, if the version has one.
-             * @default false
-             */
-            twin: boolean;
-            /**
              * @description By default that of the service (`--explore`). Which new items are shown is random.
              * @default null
              */
@@ -466,6 +473,11 @@ export interface components {
              * @default []
              */
             fields: ("image" | "price")[];
+            /**
+             * @description The arm that recommends. By default that of the customer, by a hash of the id, or `main` without a customer.
+             * @default null
+             */
+            arm: string | null;
             /**
              * @description For each recommendation, list the items of the history that contribute most to it.
              * @default false
@@ -711,7 +723,6 @@ export interface components {
             recency: number;
             metrics: Record<string, unknown>;
             map: Record<string, unknown> | null;
-            twin: boolean;
             categories: string[];
             live: number;
             /**
@@ -719,6 +730,11 @@ export interface components {
              * @default 0
              */
             new_items: number;
+            /**
+             * @description The live arms, `main` first. All other entries are about the version of `main`.
+             * @default []
+             */
+            arms: components["schemas"]["ArmInformation"][];
         };
         /**
          * NewEvent
@@ -885,11 +901,6 @@ export interface components {
              */
             diversity: number;
             /**
-             * @description Use the Euclidean twin, if the version has one.
-             * @default false
-             */
-            twin: boolean;
-            /**
              * @description By default that of the service (`--explore`). Which new items are shown is random.
              * @default null
              */
@@ -904,6 +915,11 @@ export interface components {
              * @default []
              */
             fields: ("image" | "price")[];
+            /**
+             * @description The arm that recommends. By default that of the customer, by a hash of the id, or `main` without a customer.
+             * @default null
+             */
+            arm: string | null;
             /**
              * @description For each recommendation, list the items of the history that contribute most to it.
              * @default false
@@ -938,10 +954,12 @@ export interface components {
             items: components["schemas"]["RecommendedItem"][];
             /** @description The version that all items come from. */
             model: string;
+            /** @description The arm that recommends: the one of the request or of the customer, or `main` if that arm cannot be used. */
+            arm: string;
             /** @description How the response differs from what was requested, as text; null if it does not. */
             fallback: string | null;
             /**
-             * @description The kinds in it: popular, midpoint, partial, allowed, categories, basket, nothing_live, nothing_allowed, all_excluded. Services of 0.1 do not send them. Text, so that a client accepts kinds of later versions.
+             * @description The kinds in it: popular, midpoint, partial, allowed, categories, basket, nothing_live, nothing_allowed, all_excluded. Text, so that a client accepts kinds of later versions.
              * @default []
              */
             fallback_kinds: string[];
@@ -1046,6 +1064,15 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            /** @description Not found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
             /** @description The request is too large */
             413: {
                 headers: {
@@ -1108,25 +1135,25 @@ export interface operations {
                 /** @description The number of items. */
                 k?: number;
                 /** @description Items never to recommend. */
-                exclude?: (string | number)[];
+                exclude?: string[];
                 /** @description Recommend only these; all items, if it is left out or null. */
-                allow?: (string | number)[];
+                allow?: string[];
                 /** @description Recommend only items of these categories; an empty list means all. */
                 categories?: string[];
                 /** @description 0: the best items; towards 1: items that differ from one another. Has no effect on popular items, the fallback for an unknown history. */
                 diversity?: number;
-                /** @description Use the Euclidean twin, if the version has one. */
-                twin?: boolean;
                 /** @description The share of the places that goes to new items. By default that of the service (`--explore`). Which new items are shown is random. */
                 explore?: number;
                 /** @description Makes `explore` repeatable: the same request with the same seed and the same new items has the same response. */
                 seed?: number;
                 /** @description Further details of each recommended item. */
                 fields?: ("image" | "price")[];
+                /** @description The arm that recommends. By default that of the customer, by a hash of the id, or `main` without a customer. */
+                arm?: string;
                 /** @description For each recommendation, list the items of the history that contribute most to it. */
                 reasons?: boolean;
                 /** @description Items viewed just now: they count as the newest of the history. */
-                context?: (string | number)[];
+                context?: string[];
                 /** @description Do not recommend items of the history. */
                 exclude_seen?: boolean;
             };
@@ -1168,6 +1195,15 @@ export interface operations {
             };
             /** @description Forbidden */
             403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not found */
+            404: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -1262,6 +1298,15 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            /** @description Not found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
             /** @description The request is too large */
             413: {
                 headers: {
@@ -1324,21 +1369,21 @@ export interface operations {
                 /** @description The number of items. */
                 k?: number;
                 /** @description Items never to recommend. */
-                exclude?: (string | number)[];
+                exclude?: string[];
                 /** @description Recommend only these; all items, if it is left out or null. */
-                allow?: (string | number)[];
+                allow?: string[];
                 /** @description Recommend only items of these categories; an empty list means all. */
                 categories?: string[];
                 /** @description 0: the best items; towards 1: items that differ from one another. Has no effect on popular items, the fallback for an unknown history. */
                 diversity?: number;
-                /** @description Use the Euclidean twin, if the version has one. */
-                twin?: boolean;
                 /** @description The share of the places that goes to new items. By default that of the service (`--explore`). Which new items are shown is random. */
                 explore?: number;
                 /** @description Makes `explore` repeatable: the same request with the same seed and the same new items has the same response. */
                 seed?: number;
                 /** @description Further details of each recommended item. */
                 fields?: ("image" | "price")[];
+                /** @description The arm that recommends. By default that of the customer, by a hash of the id, or `main` without a customer. */
+                arm?: string;
             };
             header?: never;
             path: {

@@ -1,6 +1,6 @@
 """The best of the candidates of many customers, by their exact scores.
 
-Candidates are the items that an index finds near a query, and those that the memory boosts. `Ranker.best` does the same
+Candidates are the items that an index finds near a query, and those that the memory boosts. `Scorer.best` does the same
 for one customer, in NumPy; here a customer takes tens of microseconds instead of a millisecond.
 """
 
@@ -11,11 +11,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lorentzrec.batch.kernels import FREE, NEVER, rank_candidates
+from lorentzrec.batch.kernels import FREE, NEVER, SEEN, rank_candidates
 from lorentzrec.data.arrays import Integers
 from lorentzrec.geometry import FloatArray
-from lorentzrec.memory import SHARPNESS, empty_memory
-from lorentzrec.model.ranking import Ranker, Rows
+from lorentzrec.points.memory import SHARPNESS, empty_memory
+from lorentzrec.points.ranking import Ranker
+from lorentzrec.points.topk import Rows
 
 
 def best_candidates(
@@ -27,16 +28,19 @@ def best_candidates(
     offsets: Integers,
     event_weights: NDArray[Any] | None = None,
     never: Integers | None = None,
+    *,
+    exclude_seen: bool = True,
 ) -> tuple[Integers, FloatArray]:
     """(customers, k): the rows of the best items and their scores, best first, ties by row.
 
-    The history of customer g is `histories[offsets[g]:offsets[g + 1]]`; its items are not recommended, and neither are
-    those in `never`. Row -1 and score -inf everywhere if fewer than `k` of the items `found` for a customer are left.
+    The history of customer g is `histories[offsets[g]:offsets[g + 1]]`. Items of the history are not recommended if
+    `exclude_seen`, and items in `never` not at all. Row -1 and score -inf everywhere if fewer than `k` of the items
+    `found` for a customer are left.
 
     A boosted item that was not found is scored only if its boost makes up for the distance at which items are no longer
     found: that of the 2 k-th by points.
     """
-    count, ages = len(ranker.item_points), np.repeat(offsets[1:], np.diff(offsets)) - 1 - np.arange(offsets[-1])
+    count, ages = len(ranker.points), np.repeat(offsets[1:], np.diff(offsets)) - 1 - np.arange(offsets[-1])
     memory = empty_memory(count, ordered=True) if ranker.memory is None else ranker.memory
     marks = np.full(count, FREE)
     marks[[] if never is None else never] = NEVER
@@ -47,10 +51,11 @@ def best_candidates(
         histories,
         offsets,
         memory.item_weights(ages, event_weights),
-        ranker.item_points,
-        (ranker.hyperbolic, ranker.by_distance),
+        ranker.points.item_points,
+        (ranker.points.space.hyperbolic, ranker.points.space.by_distance),
         (memory.offsets, memory.columns, memory.values),
         (memory.ordered, memory.weight, SHARPNESS),
+        SEEN if exclude_seen else FREE,
         (np.zeros(count), np.empty(count, np.int32), marks, np.empty(2 * k)),
         rows,
         scores,

@@ -38,11 +38,14 @@ def keep_best(given, owners, rows, scores, found):
 
 
 @kernel
-def rank_candidates(queries, found, histories, offsets, weights, points, kind, memory, rule, scratch, rows, scores):
+def rank_candidates(
+    queries, found, histories, offsets, weights, points, kind, memory, rule, seen, scratch, rows, scores
+):
     """Write the rows and scores of the best of each query's candidates, and of the items that its history boosts.
 
-    kind: hyperbolic, by distance. rule: of the memory, whether it is ordered, its weight and sharpness. scratch: zeros
-    and marks per item, which are restored, room for items, and for the best scores by points.
+    kind: hyperbolic, by distance. rule: of the memory, whether it is ordered, its weight and sharpness. seen: the mark
+    of items of the history, `FREE` if they may be recommended. scratch: zeros and marks per item, which are restored,
+    room for items, and for the best scores by points.
     """
     sums, touched, marks, near = scratch
     neighbour_offsets, neighbours, values = memory
@@ -66,7 +69,7 @@ def rank_candidates(queries, found, histories, offsets, weights, points, kind, m
                 greatest = max(greatest, sums[other])
         unit = 1.0 if ordered or greatest == 0 else greatest
         for i in range(len(history)):
-            marks[history[i]] |= SEEN
+            marks[history[i]] |= seen
 
         left = 0
         near[:] = -np.inf
@@ -106,7 +109,7 @@ def rank_candidates(queries, found, histories, offsets, weights, points, kind, m
 
 @kernel
 def _score_of(queries, g, points, item, kind):
-    """The score of an item for query g: `Ranker.score_points`."""
+    """The score of an item for query g: `Space.score_points`."""
     hyperbolic, by_distance = kind
     squared = 0.0
     if hyperbolic:

@@ -11,14 +11,15 @@ import numpy as np
 from lorentzrec.batch.kernels import keep_best
 from lorentzrec.data.arrays import Booleans, Integers, offsets_of
 from lorentzrec.geometry import FloatArray
-from lorentzrec.model.ranking import Ranker
-from lorentzrec.serving.versions.index import Index
+from lorentzrec.points.index import Index
+from lorentzrec.points.points import Points
+from lorentzrec.points.scoring import Scorer
 
 
 class ListSearch:
     """The lists of an index, with the points of their items next to each other."""
 
-    def __init__(self, index: Index, ranker: Ranker, permitted: Booleans | None = None) -> None:
+    def __init__(self, index: Index, points: Points, permitted: Booleans | None = None) -> None:
         """`permitted`: the items that may be found; None for all."""
         import faiss
 
@@ -35,12 +36,12 @@ class ListSearch:
             numbers = np.repeat(np.arange(len(sizes)), sizes)[kept]
             self._offsets = offsets_of(np.bincount(numbers, minlength=len(sizes)))
             self._rows, self._share = self._rows[kept], max(1, len(numbers)) / len(kept)
-        self._ranker = Ranker(ranker.item_points[self._rows], geometry=ranker.geometry, score=ranker.score)
+        self._scorer = Scorer(points.item_points[self._rows], points.space)
 
     def search(self, queries: FloatArray, count: int, best: float) -> Integers:
         """(queries, count): items near each query, in no order, -1 where there are fewer; as `Index.search`."""
         # If one item in ten is permitted, the best ten are spread over as many lists as the best hundred of all.
-        scanned = self._index.nearest_lists(self._ranker, queries, best / self._share)
+        scanned = self._index.nearest_lists(queries, best / self._share)
         order = np.argsort(scanned, axis=None, kind="stable")
         bounds = offsets_of(np.bincount(scanned.ravel(), minlength=len(self._offsets) - 1))
         owners = order // scanned.shape[1]
@@ -48,5 +49,5 @@ class ListSearch:
         for number in np.flatnonzero(np.diff(bounds)):
             some = owners[bounds[number] : bounds[number + 1]]
             rows = np.s_[self._offsets[number] : self._offsets[number + 1]]
-            keep_best(self._ranker.linear_scores(queries[some], rows), some, self._rows[rows], scores, found)
+            keep_best(self._scorer.linear_scores(queries[some], rows), some, self._rows[rows], scores, found)
         return found

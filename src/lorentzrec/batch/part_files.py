@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from lorentzrec.atomic import atomic_directory, atomic_file, checksum, locked_directory
+from lorentzrec.base.atomic import atomic_directory, atomic_file, checksum, locked_directory
 from lorentzrec.errors import InputError
 from lorentzrec.ingest.storage import NotFound, fetch, join, read_content, read_record, write_file, write_record
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 FORMATS = (".parquet", ".csv", ".jsonl")
 """Suffixes of tables."""
-PARTS = "part-*.parquet"
+PARTS, FIRST_PART = "part-*.parquet", "part-00000.parquet"
 """The files of a table without suffix, which is a folder."""
 PART = re.compile(r"part-\d{5,}\.parquet")
 """The names of such files; those of Spark's own tables have more in them."""

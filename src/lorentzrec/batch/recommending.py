@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lorentzrec.atomic import MARKER, checksum
+from lorentzrec.base.atomic import MARKER, checksum
+from lorentzrec.base.threads import available_cores, thread_pool
 from lorentzrec.batch.candidates import best_candidates
 from lorentzrec.batch.list_search import ListSearch
 from lorentzrec.batch.part_files import PartFiles, finish_parts, key_of, unfinished_parts
@@ -27,12 +28,10 @@ from lorentzrec.geometry import FloatArray
 from lorentzrec.ingest.storage import read_record, write_record
 from lorentzrec.learning.kernels.compiling import announced
 from lorentzrec.model.artifact import load
-from lorentzrec.model.diversity import check_diversity, diversify, pool_size
 from lorentzrec.model.model import Model
-from lorentzrec.model.queries import check_count, history_of, rows_of
-from lorentzrec.model.ranking import GATHERED_SHARE
-from lorentzrec.model.reasons import strongest_reasons
-from lorentzrec.serving.versions.index import (
+from lorentzrec.model.queries import check_count, rows_of
+from lorentzrec.points.diversity import check_diversity, diversify, pool_size
+from lorentzrec.points.index import (
     INDEX,
     LEAST_RECALL,
     MOST_CANDIDATES,
@@ -44,7 +43,9 @@ from lorentzrec.serving.versions.index import (
     open_index,
     sample_queries,
 )
-from lorentzrec.threads import available_cores, thread_pool
+from lorentzrec.points.points import read_history
+from lorentzrec.points.reasons import strongest_reasons
+from lorentzrec.points.scoring import GATHERED_SHARE, NO_ROWS
 
 if TYPE_CHECKING:
     import polars as pl
@@ -69,7 +70,9 @@ INDEXED_SCORES = 10**11
 class BatchOptions:
     k: int = 10
     exclude: tuple[Id, ...] = ()
-    items: tuple[Id, ...] | None = None
+    exclude_seen: bool | None = None
+    """As in `Model.recommend`."""
+    allow: tuple[Id, ...] | None = None
     threads: int | None = None
     diversity: float = 0.0
     reasons: bool = False
@@ -94,8 +97,9 @@ class BatchRecommender:
         self._lengths = self.histories.lengths
         self.customers = np.flatnonzero(self._lengths)
         """Rows of the customers with events."""
+        self._seen_excluded = options.exclude_seen is not False
         self._never = _known_rows(model, options.exclude, "exclude")
-        self._allowed = None if options.items is None else _known_rows(model, options.items, "items")
+        self._allowed = None if options.allow is None else _known_rows(model, options.allow, "allow")
         self._permitted = None
         if self._allowed is not None or len(self._never):
             every = np.arange(len(model.items)) if self._allowed is None else self._allowed
@@ -107,7 +111,7 @@ class BatchRecommender:
         Empty if exact ranking is as fast (few customers or items, a filter that leaves few items, or very many items
         per customer), or if the extra `ann` is missing. `announce` is called with a line if kernels are compiled.
         """
-        model, ranker, items = self.model, self._ranker, len(self.model.items)
+        model, points, items = self.model, self.model.points, len(self.model.items)
         left = items if self._permitted is None else int(np.count_nonzero(self._permitted))
         large = model.user_points is None and left * len(self.customers) >= INDEXED_SCORES
         if not (large and left * GATHERED_SHARE >= items and self._count <= MOST_CANDIDATES // 4 and is_installed()):
@@ -117,8 +121,8 @@ class BatchRecommender:
         if found is not None and path.is_file() and found.get("sha256") == checksum(path):
             self.use_index(path, found, announce)
             return found
-        queries = sample_queries(ranker, model.histories)
-        made = build_index(ranker, queries, path, wanted=LEAST_RECALL, shares=(*SHARES, 0.5, 1))
+        queries = sample_queries(points, model.histories)
+        made = build_index(points, queries, path, wanted=LEAST_RECALL, shares=(*SHARES, 0.5, 1))
         self.use_index(path, made, announce)
         made |= {"recall": self.measure_recall(), "sha256": checksum(path)}
         write_record(record, made)
@@ -129,8 +133,8 @@ class BatchRecommender:
     ) -> None:
         """Get candidates from an index that `make_index` has built; all items are ranked if there is none."""
         if description:
-            opened = open_index(path, description, len(self.model.items))
-            self._lists = ListSearch(opened, self._ranker, self._permitted)
+            opened = open_index(path, description, self.model.points)
+            self._lists = ListSearch(opened, self.model.points, self._permitted)
             with announced(cache(announce)):  # the first search compiles: here, and not in the threads of `_search`
                 self._search_block(self.customers[:1], HISTORY_LENGTHS[1])
 
@@ -205,7 +209,7 @@ class BatchRecommender:
             if self.model.user_points is not None or not len(recommended):
                 lists += [[] for _ in recommended]
                 continue
-            for reasons in strongest_reasons(self._ranker, history_of(self.histories, user), recommended):
+            for reasons in strongest_reasons(self._ranker, read_history(self.histories, user), recommended):
                 lists.append([{"item": items.id(row), "share": share, "kind": kind} for row, share, kind in reasons])
         kind = pl.List(pl.Struct({"item": items.series.dtype, "share": pl.Float64, "kind": pl.String}))
         return pl.Series("because", lists, dtype=kind)
@@ -245,20 +249,21 @@ class BatchRecommender:
         """Rows and scores for customers with at most `longest` events; -1 if the index finds too few items."""
         assert self._lists is not None
         k, histories = self._count, self.histories.histories_of(users)
-        queries = self._ranker.queries(*histories)
+        queries = self.model.points.queries(*histories)
         # Items of the history are near the query, and take the place of others in the nearest lists.
         found = self._lists.search(queries, 2 * k + longest, best=k + longest / 8)
         never = None if self._permitted is None else np.flatnonzero(~self._permitted)
-        return best_candidates(self._ranker, queries, found, k, *histories, never)
+        return best_candidates(self._ranker, queries, found, k, *histories, never, exclude_seen=self._seen_excluded)
 
     def _ranked_exactly(self, users: NDArray[np.int64]) -> list[tuple[NDArray[np.int64], NDArray[np.float32]]]:
         ranker, options, points = self._ranker, self.options, self.model.user_points
-        histories = [history_of(self.histories, row) for row in users.tolist()]
+        histories = [read_history(self.histories, row) for row in users.tolist()]
         if points is not None:
-            queries = ranker.precise(points[users])
+            queries = self.model.points.space.precise(points[users])
         else:
             queries = np.array([ranker.query(*history) for history in histories])
-        excluded = [np.concatenate([self._never, history.items]) for history in histories]
+        seen = [history.items if self._seen_excluded else NO_ROWS for history in histories]
+        excluded = [np.concatenate([self._never, items]) for items in seen]
         return ranker.top_many(queries, self._count, excluded, self._allowed, options.threads, histories)
 
     def measure_recall(self, customers: int = SAMPLED_QUERIES) -> float:

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from lorentzrec.base.counting import Count
 from lorentzrec.batch.part_files import PartFiles
-from lorentzrec.counting import Count
 from lorentzrec.data.arrays import offsets_of
 from lorentzrec.data.interactions import Interactions
 from lorentzrec.data.vocabulary import UNKNOWN, Id, Vocabulary
@@ -27,7 +27,9 @@ from lorentzrec.ingest.storage import read_record, write_record
 from lorentzrec.model.artifact import load
 from lorentzrec.model.config import ResolvedConfig
 from lorentzrec.model.model import Model
-from lorentzrec.serving.stores.store import USUAL_HISTORY, LiveItems, Store
+from lorentzrec.serving.stores.catalogue import LiveItems
+from lorentzrec.serving.stores.histories import USUAL_HISTORY
+from lorentzrec.serving.stores.store import Store
 from lorentzrec.serving.versions.version import Version
 
 if TYPE_CHECKING:
@@ -122,12 +124,12 @@ def _read_customers(store: Store, model: Model, folder: Path) -> StoreCustomers:
     )
     made = replace(
         model,
+        points=replace(model.points, attributes=None),
         config=replace(model.config, model="asymmetric"),  # as in the service: a customer is the midpoint of a history
         users=users,
         user_points=None,
         histories=histories,
         optimiser_state=None,
-        attributes=None,
         record=(),
     )
     made.save(folder / _MODEL)
@@ -221,15 +223,11 @@ def _join(
 
 def model_of_version(version: Version) -> Model:
     """A model without customers that ranks like the version."""
-    ranker = version.ranker
     config = ResolvedConfig.from_mapping(version.manifest["model"])
     return Model(
         config=replace(config, model="asymmetric"),
         items=Vocabulary(version.items.table()["id"], name="item"),
-        item_points=ranker.item_points,
-        history_points=ranker.history_points,
-        item_counts=version.item_counts,
-        memory=ranker.memory,
+        points=replace(version.points, attributes=None),
         data_digest=version.manifest["data_digest"],
     )
 

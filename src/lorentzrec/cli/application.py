@@ -13,8 +13,8 @@ from typer.core import TyperGroup
 
 from lorentzrec._version import __version__
 from lorentzrec.cli import end_by_signal
+from lorentzrec.cli.arms import arms
 from lorentzrec.cli.backtest import backtest
-from lorentzrec.cli.bench import bench
 from lorentzrec.cli.compare import compare
 from lorentzrec.cli.demo import demo
 from lorentzrec.cli.evaluate import evaluate
@@ -118,8 +118,7 @@ COMMANDS = {
     "Data": (prepare, stats, synthesize),
     "Models": (train, tune, evaluate, compare, add_items, update, backtest, warm_up, export, plot),
     "Recommendations": (recommend, similar, recommend_all),
-    "Service": (publish, live, serve),
-    "Measurements": (bench,),
+    "Service": (publish, arms, live, serve),
 }
 """Panel of the help page -> its commands."""
 

@@ -19,7 +19,7 @@ from lorentzrec.cli.train import load_config
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from lorentzrec.tuning.backtest import BacktestDay
+    from lorentzrec.studies.backtest import BacktestDay
 
 
 @event_file_options
@@ -53,10 +53,10 @@ def backtest(
     events: Events of each day to evaluate on, chosen at random.
     out: Folder for the table and the plot. Default: DATA-backtest in the current folder.
     """
-    from lorentzrec.figures.comparison import plot_backtest
     from lorentzrec.learning.updating import REHEARSED_SHARE
-    from lorentzrec.tuning.backtest import backtest as measure
-    from lorentzrec.tuning.backtest import summarise
+    from lorentzrec.studies.backtest import backtest as measure
+    from lorentzrec.studies.backtest import summarise
+    from lorentzrec.studies.plots import plot_backtest
 
     given, _ = training_data(data, **file_options).read()
     folder = out or Path(f"{Path(data).stem}-backtest")
@@ -81,7 +81,7 @@ def backtest(
 
 
 def _table(days: Sequence[BacktestDay], means: dict[str, dict[str, float]]) -> Table:
-    from lorentzrec.figures.comparison import LABELS
+    from lorentzrec.studies.plots import LABELS
 
     columns = {"day": "left bold whole", "events": "right", "new items": "right"}
     for name in days[0].systems:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from lorentzrec.model.config import TrainingConfig
-    from lorentzrec.tuning.comparison import Difference, Runs
+    from lorentzrec.studies.comparison import Difference, Runs
 
 
 def compare(
@@ -55,10 +55,10 @@ def compare(
         folder.
     """
     from lorentzrec.evaluation.peers import has_implicit
-    from lorentzrec.figures.comparison import plot_comparison
-    from lorentzrec.tuning.comparison import COSTLY, PEERS, SYSTEMS, Comparer, make_systems
-    from lorentzrec.tuning.parts import PartStore
-    from lorentzrec.tuning.task import TuningTask
+    from lorentzrec.studies.comparison import COSTLY, PEERS, SYSTEMS, Comparer, make_systems
+    from lorentzrec.studies.parts import PartStore
+    from lorentzrec.studies.plots import plot_comparison
+    from lorentzrec.studies.task import TuningTask
 
     if seeds < 1:
         raise ConfigError(f"--seeds is {seeds}: give 1 or more")
@@ -94,7 +94,7 @@ def compare(
 
 def _read_configs(files: Sequence[str], settings: list[str]) -> dict[str, TrainingConfig]:
     from lorentzrec.model.config import TrainingConfig
-    from lorentzrec.tuning.comparison import GEOMETRIES
+    from lorentzrec.studies.comparison import GEOMETRIES
 
     configs = dict.fromkeys(GEOMETRIES, TrainingConfig())
     for text in files:

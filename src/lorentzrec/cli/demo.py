@@ -12,17 +12,17 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from lorentzrec.base.library_faults import how_to_install
 from lorentzrec.cli.evaluate import report_table, to_dict
 from lorentzrec.cli.inputs import read_titles
 from lorentzrec.cli.output import note, print_json, say, show, working
 from lorentzrec.cli.recommend import recommendation_table
 from lorentzrec.cli.serve import serve
-from lorentzrec.errors import InputError, how_to_get
+from lorentzrec.errors import InputError
 
 if TYPE_CHECKING:
     import polars as pl
 
-    from lorentzrec.data.interactions import Interactions
     from lorentzrec.data.vocabulary import Id
     from lorentzrec.ingest.dataset import Dataset
     from lorentzrec.model.model import Model
@@ -99,7 +99,6 @@ def demo(*, out: Path | None = None, no_serve: bool = False, json: bool = False)
     show("The basket of a new customer:", _titles(basket, titles))
     show(recommendation_table(found["new basket"], titles, "Recommendations"), "")
     note([one.fallback for one in found.values() if one.fallback])
-    _plot(train_part, folder / "degrees.png")
     _show_next_steps(folder, basket)
     if not no_serve:
         _serve(store)
@@ -112,7 +111,8 @@ def _make_shop(raw: Path, shop: Path) -> Dataset:
     from lorentzrec.synthetic.shop import SyntheticConfig, synthesize
 
     report = synthesize(SyntheticConfig(customers=CUSTOMERS, items=ITEMS, interactions=EVENTS), raw)
-    prepare(PrepareConfig(events=(str(report.events),), items=str(report.items), out=str(shop), split="leave_last_out"))
+    config = PrepareConfig(events=(str(report.events),), items=str(report.items), split="leave_last_out")
+    prepare(config, shop)
     return open_dataset(shop)
 
 
@@ -121,16 +121,17 @@ def _publish(models: dict[str, Model], items: pl.DataFrame, folder: Path) -> str
     from lorentzrec.serving.stores.address import open_store
     from lorentzrec.serving.versions.publish import publish
 
-    model, twin = models["hyperboloid"], models["euclidean"]
+    model = models["hyperboloid"]
     with closing(open_store(f"file:{folder}", create=True)) as store:
-        publish(model, store, items=items, disk_map=True, twin=twin, histories=model.histories)
+        publish(model, store, items=items, disk_map=True, histories=model.histories)
+        publish(models["euclidean"], store, items=items, arm="flat", share=0.0, force=True)
         return store.url
 
 
 def _serve(store: str) -> None:
     """Serve until Ctrl-C, if the dependencies of the service are installed."""
     if any(find_spec(name) is None for name in ("litestar", "granian", "prometheus_client")):
-        note([f"to see it on a page: {how_to_get('serve')}, then run the last of these commands"])
+        note([f"to see it on a page: {how_to_install('serve')}, then run the last of these commands"])
         return
     port = _free_port(PORT)
     if port != PORT:
@@ -151,17 +152,6 @@ def _free_port(preferred: int) -> int:
 
 def _titles(items: list[Id], titles: dict[str, str | None]) -> str:
     return "  " + ", ".join(f"{titles[str(item)]}" for item in items)
-
-
-def _plot(events: Interactions, path: Path) -> None:
-    """Plot the degrees of the items, if matplotlib is installed."""
-    if find_spec("matplotlib") is None:
-        return
-    from lorentzrec.figures.degrees import plot_degrees
-    from lorentzrec.networks.statistics import network_statistics
-
-    plot_degrees([network_statistics(events, name="the demo's shop", trials=0)], path)
-    show(f"A few items are popular and most are not: {path} shows the power law.\n")
 
 
 def _show_next_steps(folder: Path, basket: list[Id]) -> None:

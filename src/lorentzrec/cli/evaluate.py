@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from lorentzrec.base.counting import with_counts
 from lorentzrec.cli.inputs import dataset_at, events_at, require_dataset, require_test, split_ids, with_types_of
 from lorentzrec.cli.options import event_file_options, refuse_options
 from lorentzrec.cli.output import print_result, progress, say, table
-from lorentzrec.counting import with_counts
 from lorentzrec.errors import InputError
 
 if TYPE_CHECKING:
@@ -107,7 +107,7 @@ def _evaluate_cold(
 ) -> None:
     from lorentzrec.data.splitting import events_to_train_on
     from lorentzrec.model.artifact import load
-    from lorentzrec.tuning.cold_start import evaluate_cold
+    from lorentzrec.studies.cold_start import evaluate_cold
 
     dataset = require_dataset(data, "--cold", **file_options)
     attributes = dataset.attributes()

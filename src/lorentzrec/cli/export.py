@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from lorentzrec.atomic import atomic_file
+from lorentzrec.base.atomic import atomic_file
+from lorentzrec.base.counting import Count
 from lorentzrec.batch.part_files import FORMATS
 from lorentzrec.cli.output import print_result
 from lorentzrec.cli.results import refuse_target, write_table
-from lorentzrec.counting import Count
 from lorentzrec.errors import ConfigError, InputError
 
 if TYPE_CHECKING:

@@ -98,7 +98,7 @@ class TrainingData:
         those of the start model, if it has any, and otherwise all."""
         if columns == "none" or self.dataset is None:
             return None
-        like = None if start is None or start.attributes is None else start.attributes.of_items
+        like = None if start is None else start.item_attributes
         found = self.dataset.attributes(None if columns is None else columns.split(","), like=like)
         if start is None or found is None:
             return found
@@ -119,7 +119,7 @@ def attribute_frame(place: str, model: Model) -> pl.DataFrame:
 
     if model.attributes is None:
         raise InputError("the model was trained without attributes: train it with them, or give events")
-    names = [column.name for column in model.attributes.of_items.columns]
+    names = [column.name for column in model.attributes.columns]
     table = read_item_table(place, attributes=names).select("item", f"^{ATTRIBUTE}.*$")
     table = table.rename(lambda name: name.removeprefix(ATTRIBUTE))
     if model.items.holds_strings:

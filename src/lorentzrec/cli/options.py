@@ -19,9 +19,9 @@ from typing import Annotated, Any, TypeAlias, TypeVar, get_args, get_origin
 import typer
 from typer.models import ArgumentInfo, OptionInfo, ParameterInfo
 
+from lorentzrec.base.field_checks import alternatives, field_hints, field_texts
 from lorentzrec.cli.output import flag_of
 from lorentzrec.errors import ConfigError, InputError
-from lorentzrec.field_checks import alternatives, field_hints, field_texts
 from lorentzrec.ingest.config import PrepareConfig
 from lorentzrec.ingest.sources import Source
 from lorentzrec.serving.stores.address import VARIABLE, read_address
@@ -57,7 +57,7 @@ COMPLETIONS: dict[str, tuple[str, Callable[[Any], Iterable[str]]]] = {
     "settings": ("lorentzrec.model.config", lambda module: [f"{name}=" for name in module.TrainingConfig().to_dict()]),
     "split": ("lorentzrec.data.splitting", lambda module: [*module.RULES, "given"]),
     "reader": ("lorentzrec.ingest.sources", lambda module: module.READERS),
-    "systems": ("lorentzrec.tuning.comparison", lambda module: module.SYSTEMS),
+    "systems": ("lorentzrec.studies.comparison", lambda module: module.SYSTEMS),
 }
 """Parameter -> the module that has its values, and how to get them; for completion in shells."""
 
@@ -177,12 +177,13 @@ def _typer_parameter(parameter: inspect.Parameter, metavar: str | None, help: st
     if info is None:
         info = typer.Option() if parameter.kind is parameter.KEYWORD_ONLY else typer.Argument()
     info.help, info.metavar = help, metavar or info.metavar
-    if annotation is bool:
+    if annotation in (bool, bool | None):
         info.metavar = ""  # a flag takes no value
     info.autocompletion = _completer(parameter.name)
     if isinstance(info, ArgumentInfo):
         info.metavar = info.metavar or parameter.name.upper()
-    elif isinstance(info, OptionInfo) and parameter.default is not True:  # Typer adds a --no-... to what is on
+    elif isinstance(info, OptionInfo) and parameter.default is not True and annotation != bool | None:
+        # Typer adds a --no-... to what is on, or not decided
         info.default = flag_of(parameter.name)
     return parameter.replace(annotation=Annotated[annotation, info])
 

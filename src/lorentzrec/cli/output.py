@@ -110,12 +110,9 @@ def table(columns: Mapping[str, str], rows: Iterable[Sequence[Any]], *, title: s
             no_wrap=look.endswith(" whole"),
         )
     for row in rows:
-        made.add_row(*("" if cell is None else _cut(str(cell)) for cell in row))
+        cells = ["" if cell is None else str(cell) for cell in row]
+        made.add_row(*(cell if len(cell) <= LONGEST_CELL else cell[:LONGEST_CELL] + "..." for cell in cells))
     return made
-
-
-def _cut(cell: str) -> str:
-    return cell if len(cell) <= LONGEST_CELL else cell[:LONGEST_CELL] + "..."
 
 
 @contextmanager

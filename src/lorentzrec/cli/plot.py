@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, cast
 
 import typer
 
+from lorentzrec.base.counting import Count
 from lorentzrec.cli.inputs import item_table_at
 from lorentzrec.cli.options import Natural, refuse_options
 from lorentzrec.cli.output import note, print_result, progress, say
-from lorentzrec.counting import Count
 from lorentzrec.errors import InputError
 
 if TYPE_CHECKING:
+    from lorentzrec.maps.disk_map import Method
     from lorentzrec.model.model import Model
-    from lorentzrec.reduction.disk_map import Method
 
 
 def plot(
@@ -52,9 +52,9 @@ def plot(
     labels: Maximum number of titles, or of attributes, popular ones first, where there is room.
     seed: Random seed, for the map and the customers.
     """
-    from lorentzrec.figures.disk import choose_labels, plot_disk
+    from lorentzrec.maps.disk_map import customer_coordinates, disk_map_of, sample_customers
+    from lorentzrec.maps.disk_plot import choose_labels, plot_disk
     from lorentzrec.model.artifact import load
-    from lorentzrec.reduction.disk_map import customer_coordinates, disk_map_of, sample_customers
 
     if picture not in ("disk", "attributes"):
         raise InputError(f"there is no picture {picture!r}: use disk or attributes")

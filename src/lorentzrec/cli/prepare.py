@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from lorentzrec.base.counting import with_counts
 from lorentzrec.cli.inputs import named_numbers, named_texts
 from lorentzrec.cli.options import check_engine, field_options, pop_fields
 from lorentzrec.cli.output import print_result, stages, table
 from lorentzrec.cli.results import refuse_unwritable
-from lorentzrec.counting import with_counts
 from lorentzrec.ingest.config import PrepareConfig
 from lorentzrec.ingest.sources import Source, source_named
 
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from lorentzrec.ingest.engine import Engine
     from lorentzrec.ingest.prepare import PrepareReport
 
 
@@ -27,7 +26,7 @@ def _option(panel: str) -> Any:
     return typer.Option(rich_help_panel=panel)
 
 
-@field_options(PrepareConfig, None, ("items", "force"))
+@field_options(PrepareConfig, None, ("items",))
 @field_options(Source, "Event files", ("format", ..., "thousands", "encoding", ..., "tie_seed"), override=True)
 @field_options(PrepareConfig, "Event files", ("reader", "on_error"))
 @field_options(PrepareConfig, "Filters", ("label_events", ..., "maximum_history"))
@@ -36,6 +35,7 @@ def prepare(
     events: list[str],
     *,
     out: str,
+    force: bool = False,
     item_columns: list[str] | None = None,
     attributes: str | None = None,
     columns: Annotated[str | None, _option("Event files")] = None,
@@ -61,20 +61,23 @@ def prepare(
 
     events: Files, folders or patterns; local, az:// or s3://.
     out: Folder for the dataset; local, az:// or s3://.
+    force: Prepare again even if the same dataset exists: for inputs that changed without a change of size and date.
     item_columns FIELD=COLUMN: The column of the item file for item, title, category, price or image, if it has another
         name. Repeatable.
     attributes COLUMNS: Columns of the item file that train uses as attributes: NAME, or NAME:KIND with the kind path
         (Women > Shoes), values or number.
     columns: Column names of files without a header: user,item,time
     event_weights KIND=WEIGHT: Weight of a kind of event; other kinds are dropped. Repeatable.
-    split NAME[:OPTION=VALUE,...]: leave_last_out, leave_last_two, last_days:days=7, random:ratio=0.2 (of the events,
-        but one event per customer always stays in training), held_out_customers, given.
+    split NAME[:OPTION=VALUE,...]: leave_last_out, leave_last_two, leave_last_order_out, next_order:days=21 (the first
+        order after that), last_days:days=7, random:ratio=0.2 (of the events, but one event per customer always stays in
+        training), held_out_customers, given.
     engine: polars: this machine. spark: a cluster.
     master: Spark's master URL, or sc://HOST. Default: this machine.
     scratch: Folder for intermediate files.
     """
     from lorentzrec.ingest.dataset_checks import DATASET
     from lorentzrec.ingest.prepare import prepare as run
+    from lorentzrec.ingest.spark_engine import spark_engine
     from lorentzrec.ingest.storage import is_remote
 
     if not is_remote(out):
@@ -86,7 +89,6 @@ def prepare(
     split_name, _, split_options = (split or "").partition(":")
     config = PrepareConfig(
         events=tuple(events),
-        out=out,
         source=source_named(fields["reader"], **source),
         event_weights=named_numbers("--event-weight", event_weights),
         split=split_name or None,
@@ -96,8 +98,9 @@ def prepare(
         attributes=tuple(attributes.split(",")) if attributes else None,
         **pop_fields(fields, PrepareConfig),
     )
-    with _engine(engine, master) as runner, stages() as report_stage:
-        report = run(config, runner, scratch=scratch, watch=lambda stage: report_stage(stage, 0))
+    check_engine(engine, ("polars", "spark"), spark={"master": master})
+    with spark_engine(master=master) if engine == "spark" else nullcontext() as runner, stages() as report_stage:
+        report = run(config, out, runner, force=force, scratch=scratch, watch=lambda stage: report_stage(stage, 0))
     counts = with_counts("{events:event|events}, {users:user|users}, {items:item|items}", report.counts)
     parts = ", ".join(f"{name} {count:,}" for name, count in report.parts.items())
     unchanged = ["the same dataset exists already, so nothing was done"] if report.unchanged else []
@@ -109,15 +112,6 @@ def prepare(
         json=json,
         notes=[*report.notes, *unchanged],
     )
-
-
-def _engine(name: str, master: str | None) -> AbstractContextManager[Engine | None]:
-    check_engine(name, ("polars", "spark"), spark={"master": master})
-    if name == "polars":
-        return nullcontext()
-    from lorentzrec.ingest.spark_engine import spark_engine
-
-    return spark_engine(master=master)
 
 
 def step_table(report: PrepareReport) -> Table:

@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from lorentzrec.base.counting import Count
+from lorentzrec.cli.arms import parse_arm
 from lorentzrec.cli.inputs import dataset_at, item_table_at, read_ids, require_dataset, require_test, split_ids
 from lorentzrec.cli.options import Positive, StoreArgument, StoreOption, refuse_options
 from lorentzrec.cli.output import note, print_result, stages
 from lorentzrec.cli.output import table as make_table
-from lorentzrec.counting import Count
 from lorentzrec.errors import InputError, LorentzrecError
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from lorentzrec.serving.stores.store import Store
     from lorentzrec.serving.versions.gate import HeldOutEvents, Requirement, Result
 
-VERSION_OPTIONS = ("items", "twin", "histories", "keep", "map", "index", "require", "test", "force")
+VERSION_OPTIONS = ("items", "histories", "keep", "map", "index", "require", "test", "force")
 """Options of a new version, which --rollback does not take."""
 
 
@@ -36,7 +37,6 @@ def publish(
     *,
     to: StoreOption,
     items: str | None = None,
-    twin: Path | None = None,
     histories: bool = False,
     keep: Positive = 3,
     map: bool = True,
@@ -45,6 +45,7 @@ def publish(
     test: str | None = None,
     force: bool = False,
     reason: str | None = None,
+    arm: str | None = None,
     rollback: bool = False,
     json: bool = False,
 ) -> None:
@@ -54,15 +55,15 @@ def publish(
     current version stays, and at most events of --histories were added. A version that has much fewer items than the
     current one, or quite other recommendations, is refused with exit code 2.
 
-    $ lorentzrec publish model --to file:store --items shop --twin twin --histories
+    $ lorentzrec publish model --to file:store --items shop --histories
     $ lorentzrec publish model --to postgresql://shop@db/recommendations --keep 5
     $ lorentzrec publish model --to file:store --test shop --require "ndcg@10>=0.95*current"
     $ lorentzrec publish --to file:store --rollback --reason "empty lists since 10:00"
     $ lorentzrec publish --to file:store --rollback 20261118T101500-0a1b2c
+    $ lorentzrec publish challenger --to file:store --arm challenger=0.1
 
     model: The folder of a trained model; with --rollback, the name of a version, by default the one before.
     items DATASET: Titles and categories of the items: a dataset, or a file with columns item, title, category.
-    twin MODEL2: Another model of the same items, to compare recommendations.
     histories: Add customers' histories to the store: all events of the --items dataset, or the training events.
     keep: Number of versions that were live to keep in the store.
     map: Make the map of all items for the page.
@@ -73,30 +74,38 @@ def publish(
     test DATASET: Held-out events for --require ndcg@10: the dataset with a test part that the model was trained on.
     force: Publish although a requirement is not met. The log of activations says so.
     reason TEXT: Why, for the log of activations.
+    arm NAME=SHARE: Publish next to the current version, for this share of the customers, from 0 to 1. Without =SHARE,
+        the share of the arm stays. With --rollback, the arm that goes back. Default: main, which has all other
+        customers.
     rollback: Go back to the version that was live before, or to the version that is named.
     """
+    from lorentzrec.serving.stores.activations import MAIN
     from lorentzrec.serving.stores.address import open_store
-    from lorentzrec.serving.stores.store import check_reason
+    from lorentzrec.serving.stores.versions import check_reason
     from lorentzrec.serving.versions.publish import rollback as restore
 
     given: dict[str, Any] = {} if reason is None else {"reason": check_reason(reason)}
+    name_of_arm, share = (MAIN, None) if arm is None else parse_arm(arm)
+    given["arm"] = name_of_arm
     if rollback:
+        if share is not None:
+            raise InputError(f"--rollback keeps the share of an arm: give --arm {name_of_arm}")
         refuse_options(context, VERSION_OPTIONS, "--rollback makes no version, so it")
         with closing(open_store(to)) as store:
             name, url = restore(store, None if model is None else str(model), **given), store.url
-        print_result({"model": name, "store": url}, f"{name} is the current version of {url} again", json=json)
+        text = f"{name} is the current version of {_name_target(url, name_of_arm)} again"
+        print_result({"model": name, "store": url, "arm": name_of_arm}, text, json=json)
         return
     if model is None:
         raise InputError("publish needs a MODEL, or --rollback to go back to an earlier version: give one of them")
-    given |= {"keep": keep, "disk_map": map, "index": index, "require": require or [], "force": force}
-    _publish(model, to, items, twin, test, json, with_histories=histories, **given)
+    given |= {"share": share, "keep": keep, "disk_map": map, "index": index, "require": require or [], "force": force}
+    _publish(model, to, items, test, json, with_histories=histories, **given)
 
 
 def _publish(
     folder: Path,
     to: str,
     items: str | None,
-    twin: Path | None,
     test: str | None,
     json: bool,
     *,
@@ -110,7 +119,6 @@ def _publish(
 
     requirements = parse_requirements(options["require"])  # before anything that takes long
     model = load(folder)
-    other = None if twin is None else load(twin)
     dataset = None if items is None else dataset_at(items)
     table = None if items is None else item_table_at(items).rename({"item": "id"})
     if table is not None and dataset is None and table.columns == ["id"]:
@@ -133,7 +141,6 @@ def _publish(
             model,
             store,
             items=table,
-            twin=other,
             histories=events,
             event_weights=None if dataset is None else dataset.event_weights,
             progress=report,
@@ -142,7 +149,8 @@ def _publish(
         url = store.url
     manifest, added, counts = published.manifest, published.events, None
     shown: list[RenderableType] = [
-        f"{published.name} is the current version of {url}: {Count(manifest['items']):item|items}"
+        f"{published.name} is the current version of {_name_target(url, options['arm'])}: "
+        f"{Count(manifest['items']):item|items}"
     ]
     if added is not None:
         counts = {"accepted": added.accepted, "duplicates": added.duplicates, "erased_customers": len(added.erased)}
@@ -152,7 +160,7 @@ def _publish(
             shown.append(f"Histories: {customers} had been erased; their events before the erasure were skipped")
     entries = {name: manifest[name] for name in ("items", "described_items", "index", "map")}
     gate = [result.to_dict() for result in published.gate]
-    result = {"model": published.name, "store": url, **entries, "events": counts}
+    result = {"model": published.name, "store": url, "arm": options["arm"], **entries, "events": counts}
     result |= {"versions": published.versions, "gate": gate}
     checked = [(one.requirement, one.status, one.measured) for one in published.gate if one.status != "not checked"]
     if checked:
@@ -161,6 +169,12 @@ def _publish(
     untitled = [f"{Count(missing):item has|items have} no title in {items}"] if missing else []
     notes = [*manifest["notes"], *untitled, *_note_unchecked(published.gate), *published.notes]
     print_result(result, *shown, json=json, notes=notes)
+
+
+def _name_target(url: str, arm: str) -> str:
+    from lorentzrec.serving.stores.activations import MAIN
+
+    return url if arm == MAIN else f"arm {arm} of {url}"
 
 
 def _note_unchecked(results: Sequence[Result]) -> list[str]:
@@ -264,7 +278,7 @@ def _catalogue(store: Store, version: str, ids: Sequence[str]) -> Catalogue:
     from lorentzrec.serving.versions.item_directory import ItemDirectory
     from lorentzrec.serving.versions.version import ITEMS
 
-    new = {item.id for item in store.new_items().items}
+    new = {item.id for item in store.new_items()}
     with (
         TemporaryDirectory() as folder,
         closing(ItemDirectory(store.fetch_file(version, ITEMS, Path(folder)))) as directory,

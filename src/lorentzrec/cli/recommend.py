@@ -12,7 +12,7 @@ from lorentzrec.errors import InputError
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from lorentzrec.model.ranking import Recommendations
+    from lorentzrec.model.recommendations import Recommendations
 
 _KINDS = {"near": "near", "often_after": "often after", "often_with": "often with"}
 
@@ -24,9 +24,10 @@ def recommend(
     user: str | None = None,
     k: int = 10,
     exclude: list[str] | None = None,
-    items: list[str] | None = None,
+    exclude_seen: bool | None = None,
+    allow: list[str] | None = None,
     context: list[str] | None = None,
-    category: list[str] | None = None,
+    categories: list[str] | None = None,
     diversity: float = 0.0,
     reasons: bool = False,
     titles: str | None = None,
@@ -34,26 +35,27 @@ def recommend(
 ) -> None:
     """Recommend items for a history, or for a customer of the training data.
 
-    A history needs no known customer, and no retraining. Items in the history are not recommended.
+    A history needs no known customer, and no retraining.
 
     $ lorentzrec recommend model --history sku-1,sku-9
     $ lorentzrec recommend model --user u-17 -k 20 --titles shop
-    $ lorentzrec recommend model --history @basket.txt --items @in-stock.txt --json
-    $ lorentzrec recommend model --user u-17 --context sku-4 --category Jacket --diversity 0.3 --reasons --titles shop
+    $ lorentzrec recommend model --history @basket.txt --allow @in-stock.txt --json
+    $ lorentzrec recommend model --user u-17 --context sku-4 --categories Jacket --diversity 0.3 --reasons --titles shop
 
     history: Items of the history, oldest first: ids separated by commas, or @FILE with one per line. Repeatable.
     user: A customer of the training data.
     exclude: Items that are never recommended, in the same form.
-    items: Recommend only these, in the same form.
+    exclude_seen: Whether items of the history are left out. Default: they are.
+    allow: Recommend only these, in the same form.
     context: Items viewed just now, in the same form: they count as the newest of the history.
-    category: Recommend only items of this category, according to the table given as --titles. Repeatable.
+    categories: Recommend only items of this category, according to the table given as --titles. Repeatable.
     diversity: From 0, the best items, to 1, items far from one another.
     reasons: Also list the items of the history that contribute most to each recommendation.
     """
     from lorentzrec.model.artifact import load
 
-    if category and titles is None:
-        raise InputError("--category needs a table with the categories of items: give it as --titles")
+    if categories and titles is None:
+        raise InputError("--categories needs a table with the categories of items: give it as --titles")
     trained = load(model)
     if (history is None) == (user is None):
         raise InputError("recommend takes either --history or --user: give one of them")
@@ -62,10 +64,11 @@ def recommend(
         user if user is None or trained.users is None else trained.users.parse(user),
         k=k,
         exclude=parse_ids(exclude or [], trained.items),
-        items=None if items is None else parse_ids(items, trained.items),
+        exclude_seen=exclude_seen,
+        allow=None if allow is None else parse_ids(allow, trained.items),
         context=parse_ids(context or [], trained.items),
-        categories=category or (),
-        item_table=item_table_at(titles) if category and titles is not None else None,
+        categories=categories or (),
+        item_table=item_table_at(titles) if categories and titles is not None else None,
         diversity=diversity,
         reasons=reasons,
     )

@@ -11,18 +11,19 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from lorentzrec.base.counting import Count
 from lorentzrec.cli.inputs import item_table_at, parse_ids
 from lorentzrec.cli.options import OptionalStore, check_engine
 from lorentzrec.cli.output import note, print_result, progress, say
 from lorentzrec.cli.results import refuse_target
-from lorentzrec.counting import Count
 from lorentzrec.errors import InputError
 
 if TYPE_CHECKING:
     import polars as pl
 
     from lorentzrec.batch.recommending import BatchOptions, BatchReport, BatchSource
-    from lorentzrec.serving.stores.store import LiveItems, Store
+    from lorentzrec.serving.stores.catalogue import LiveItems
+    from lorentzrec.serving.stores.store import Store
 
 _ENGINE: Any = typer.Option(rich_help_panel="Engine")
 
@@ -33,10 +34,12 @@ def recommend_all(
     *,
     out: str,
     store: OptionalStore = None,
+    arm: str | None = None,
     k: int = 10,
     exclude: list[str] | None = None,
-    items: list[str] | None = None,
-    category: list[str] | None = None,
+    exclude_seen: bool | None = None,
+    allow: list[str] | None = None,
+    categories: list[str] | None = None,
     diversity: float = 0.0,
     reasons: bool = False,
     titles: str | None = None,
@@ -59,14 +62,16 @@ def recommend_all(
     table appears when it is complete.
 
     $ lorentzrec recommend-all model --out recommendations.parquet -k 10
-    $ lorentzrec recommend-all --store file:store --out emails.jsonl --category Coat --diversity 0.3 --reasons
+    $ lorentzrec recommend-all --store file:store --out emails.jsonl --categories Coat --diversity 0.3 --reasons
     $ lorentzrec recommend-all /shared/model --out az://container/recommendations --engine spark --master sc://host
 
     out: Table to write (user, rank, item, score, title, because): .parquet, .csv, .jsonl; without a suffix, a folder of
         Parquet files, which with Spark may be in az:// or s3://.
+    arm NAME: Recommend from the current version of this arm of the store. Default: main.
     exclude: Items that are never recommended: ids separated by commas, or @FILE with one per line. Repeatable.
-    items: Recommend only these, in the same form.
-    category: Recommend only items of this category, according to --titles or the store. Repeatable.
+    exclude_seen: Whether items of a customer's history are left out. Default: they are.
+    allow: Recommend only these, in the same form.
+    categories: Recommend only items of this category, according to --titles or the store. Repeatable.
     diversity: From 0, the best items, to 1, items far from one another.
     reasons: Also list the items of the history that contribute most to each recommendation.
     titles: Item titles: a dataset, or a file with columns item and title. Default: those of the store.
@@ -91,21 +96,24 @@ def recommend_all(
         refuse_target(Path(out), force=force)
     if reasons and Path(out).suffix == ".csv":
         raise InputError(f"{out} cannot have reasons, since CSV has no lists: end the name in .parquet or .jsonl")
+    if arm is not None and (model is not None or store is None):
+        raise InputError("--arm names an arm of a store, from which it recommends: give --store, and no MODEL")
     started = time.perf_counter()
     with ExitStack() as held:
         opened = None if store is None else held.enter_context(closing(open_store(store)))
-        source, table = _open_source(model, opened, titles, Path(held.enter_context(TemporaryDirectory())))
+        source, table = _open_source(model, opened, arm, titles, Path(held.enter_context(TemporaryDirectory())))
         live = None if opened is None else opened.live_items()
         known = source.model.items
         options = BatchOptions(
             k=k,
             exclude=tuple(parse_ids(exclude or [], known)),
-            items=None if items is None else tuple(parse_ids(items, known)),
+            exclude_seen=exclude_seen,
+            allow=None if allow is None else tuple(parse_ids(allow, known)),
             threads=threads,
             diversity=diversity,
             reasons=reasons,
         )
-        options, notes = _with_filters(options, source, live, table, category or [])
+        options, notes = _with_filters(options, source, live, table, categories or [])
         if engine == "spark":
             from lorentzrec.spark.recommending import recommend_on_spark
 
@@ -123,16 +131,21 @@ def recommend_all(
 
 
 def _open_source(
-    model: Path | None, store: Store | None, titles: str | None, scratch: Path
+    model: Path | None, store: Store | None, arm: str | None, titles: str | None, scratch: Path
 ) -> tuple[BatchSource, pl.DataFrame | None]:
     """What to recommend from, and the table of its items if there is one."""
     from lorentzrec.batch.recommending import BatchSource, source_of_model
     from lorentzrec.batch.store_customers import model_of_version
+    from lorentzrec.serving.stores.activations import MAIN
+    from lorentzrec.serving.stores.faults import StoreFault
     from lorentzrec.serving.versions.item_directory import ItemDirectory
     from lorentzrec.serving.versions.version import ITEMS, open_version
 
     table = None if titles is None else item_table_at(titles)
-    version = None if store is None else store.state().version
+    state = None if store is None else store.state()
+    version = None if state is None else state.find_version(arm or MAIN)
+    if store is not None and state is not None and state.arms and version is None:
+        raise StoreFault.NO_ARM.error(store=store.url, arm=arm, arms=", ".join(state.arms))
     if model is not None:
         source = source_of_model(model, store)
         if store is not None and version is not None and table is None:
@@ -178,7 +191,7 @@ def _with_filters(
     from lorentzrec.model.categories import rows_of_categories
 
     items, notes = source.model.items, []
-    lists = [] if options.items is None else [set(options.items)]
+    lists = [] if options.allow is None else [set(options.allow)]
     if live is not None:
         allowed, removed = live_ids(live, items)
         options = replace(options, exclude=(*options.exclude, *removed))
@@ -191,7 +204,9 @@ def _with_filters(
             notes.append(f"{Count(len(removed)):item of the model is|items of the model are} not live")
     if categories:
         if table is None:
-            raise InputError("--category needs a table with the categories of items: give it as --titles, or a --store")
+            raise InputError(
+                "--categories needs a table with the categories of items: give it as --titles, or a --store"
+            )
         rows, fallbacks = rows_of_categories(items, table, categories)
         if fallbacks:
             unknown_names = [name for name in categories if not len(rows_of_categories(items, table, [name])[0])]
@@ -200,8 +215,8 @@ def _with_filters(
     if lists:
         left = set.intersection(*lists)
         if not left - set(options.exclude):
-            raise InputError("no item is live and meets --items, --exclude and --category: give fewer conditions")
-        options = replace(options, items=tuple(sorted(left)))
+            raise InputError("no item is live and meets --allow, --exclude and --categories: give fewer conditions")
+        options = replace(options, allow=tuple(sorted(left)))
     return options, notes
 
 

@@ -8,23 +8,21 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from lorentzrec import atomic
-from lorentzrec.atomic import MARKER, atomic_directory, atomic_file, write_text
-from lorentzrec.batch.part_files import FORMATS, PARTS, part_name, refuse_other_formats, sink_table
-from lorentzrec.errors import InputError, how_to_get
+from lorentzrec.base import atomic
+from lorentzrec.base.atomic import MARKER, atomic_directory, atomic_file, write_text
+from lorentzrec.base.library_faults import how_to_install
+from lorentzrec.batch.part_files import FIRST_PART, FORMATS, PARTS, refuse_other_formats, sink_table
+from lorentzrec.errors import InputError
 
 if TYPE_CHECKING:
     import polars as pl
-
-FIRST_PART = part_name(0)
-"""Marks a table without suffix, which is a folder."""
 
 
 def kind_of_folder(folder: Path) -> str | None:
     """What a folder written by this package is, by its manifest; None if it is none of these."""
     try:
         manifest = json.loads((folder / MARKER).read_text(encoding="utf-8"))
-        return str(manifest.get("kind") or manifest["format"])
+        return str(manifest["format"])
     except (OSError, ValueError, KeyError, AttributeError):
         return None
 
@@ -50,7 +48,8 @@ def refuse_target(out: Path, *, force: bool, formats: tuple[str, ...] = FORMATS)
 
 
 def write_table(frame: pl.DataFrame, out: Path) -> None:
-    """Write a table atomically, in the format of its suffix; without one, as a folder with a Parquet file."""
+    """Write a table atomically, in the format of its suffix; without one, as a folder with a Parquet file, which is its
+    marker."""
     folder = out.suffix == ""
     with atomic_directory(out, marker=FIRST_PART) if folder else atomic_file(out) as partial:
         sink_table(frame.lazy(), partial / FIRST_PART if folder else partial)
@@ -60,7 +59,7 @@ def write_results(folder: Path, name: str, result: Any, plot: Callable[[Path], N
     """Write NAME.json, NAME.png and NAME.svg to a folder; returns a note if there is no matplotlib to plot with."""
     write_text(folder / f"{name}.json", json.dumps(result, indent=2))
     if find_spec("matplotlib") is None:
-        return [f"there is no plot because matplotlib is not installed: {how_to_get('plots')}"]
+        return [f"there is no plot because matplotlib is not installed: {how_to_install('plots')}"]
     for suffix in ("png", "svg"):
         plot(folder / f"{name}.{suffix}")
     return []

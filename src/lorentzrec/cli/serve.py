@@ -7,11 +7,12 @@ from typing import Annotated, Any
 
 import typer
 
+from lorentzrec.base.library_faults import require_extra
 from lorentzrec.cli.inputs import named_numbers
 from lorentzrec.cli.options import StoreArgument, field_options, pop_fields
 from lorentzrec.cli.output import note, say
-from lorentzrec.errors import StoreUnavailable, explain_missing, how_to_get
-from lorentzrec.serving.http.settings import ServiceSettings
+from lorentzrec.errors import StoreUnavailable
+from lorentzrec.serving.settings import ServiceSettings
 
 
 @field_options(ServiceSettings, None, ("host", "api_key_file", ..., "log_level", "connections", "idle_seconds"))
@@ -37,10 +38,10 @@ def serve(
     event_weights KIND=WEIGHT: Weight of a kind of event; other kinds are refused. Repeatable. Default: as in the
         dataset of the version.
     """
-    with explain_missing("serving needs {name}", how_to_get("serve")):
+    with require_extra("serve", "serving needs {name}"):
         from lorentzrec.serving.http.server import run
+    from lorentzrec.base.threads import available_cores
     from lorentzrec.serving.stores.address import open_store
-    from lorentzrec.threads import available_cores
 
     given = pop_fields(fields, ServiceSettings)
     given["event_weights"] = named_numbers("--event-weight", event_weights)

@@ -1,87 +1,78 @@
-"""`lorentzrec stats`: the network statistics of the paper's Table 1, for any data."""
+"""`lorentzrec stats`: the numbers of some events."""
 
 from __future__ import annotations
 
-import itertools
+from collections.abc import Mapping
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from lorentzrec.base.counting import Share
 from lorentzrec.cli.inputs import dataset_at, events_at
-from lorentzrec.cli.options import Natural, event_file_options
-from lorentzrec.cli.output import print_result, progress, say, table
+from lorentzrec.cli.options import event_file_options
+from lorentzrec.cli.output import print_result, table, working
 
 if TYPE_CHECKING:
-    from rich.table import Table
-
-    from lorentzrec.networks.statistics import NetworkStatistics
-
-EXPLANATION = (
-    "The degree of an item is its number of customers. A power law, P(degree) ~ degree^-exponent, is fitted to the "
-    'items with a degree of at least "minimum", whose number is "tail"; the KS distance is how far data and fit are '
-    "apart. A bootstrap p below 0.1 speaks against a power law; Kolmogorov's p, which the paper reports, is too large. "
-    "The projection links items that have customers in common."
-)
+    from lorentzrec.data.summary import DataSummary
 
 
 @event_file_options
-def stats(
-    data: list[str],
-    *,
-    plot: Path | None = None,
-    trials: Natural = 100,
-    seed: Natural = 0,
-    json: bool = False,
-    **file_options: str | None,
-) -> None:
-    """Count customers, items and links, and fit power laws to the degrees of items.
+def stats(data: list[str], *, json: bool = False, **file_options: str | None) -> None:
+    """Count customers, items, events and orders.
 
-    A heavy tail indicates a tree-like structure among the items, for which hyperbolic space has room. For the data sets
-    of the paper's Table 1, the paper's own row is shown as well.
+    Also: how long histories are, how popular items are, how many events repeat an item that the customer had before,
+    and how many consecutive events of a customer have equal times, so that their order is unknown.
 
     $ lorentzrec stats shop
-    $ lorentzrec stats shop films --plot degrees.pdf
-    $ lorentzrec stats events.csv --trials 0 --json
+    $ lorentzrec stats shop films
+    $ lorentzrec stats events.csv --json
 
     data: One or more datasets or event files.
-    plot: Also plot the degrees: a .png, .svg or .pdf file.
-    trials: Simulations for each p-value; 0 leaves the p-values out.
     """
-    from rich.text import Text
-
-    from lorentzrec.networks.statistics import network_statistics
+    from lorentzrec.data.summary import summarise
+    from lorentzrec.ingest.sources import source_named
 
     named = [Path(one).name for one in data]
-    many = []
-    with progress("Fitting power laws", 2 * trials * len(data)) as done:
-        count = itertools.count(1)
-        for number, one in enumerate(data):
-            done(2 * trials * number)
+    names = [one if named.count(name) > 1 else name for one, name in zip(data, named, strict=True)]
+    summaries = []
+    with working("Counting ..."):
+        for one in data:
             dataset = dataset_at(one, **file_options)
-            events = events_at(one, **file_options) if dataset is None else dataset.interactions()
-            name = one if named.count(named[number]) > 1 else named[number]
-            many.append(
-                network_statistics(events, name=name, trials=trials, seed=seed, watch=lambda: done(next(count)))
-            )
-    if plot is not None:
-        from lorentzrec.figures.degrees import plot_degrees
-
-        plot_degrees(many, plot)
-        say(f"The plot of the degrees is in {plot}")
-    explanation = Text(f"\n{EXPLANATION}")  # wrapped at the width of the terminal
-    print_result([statistics.to_dict() for statistics in many], statistics_table(many), explanation, json=json)
-
-
-def statistics_table(many: list[NetworkStatistics]) -> Table:
-    """One column per data set."""
-    from lorentzrec.networks.statistics import network_table
-
-    frame = network_table(many)
-    names = frame["data"].to_list()
-    rows = [[column, *map(_format, frame[column])] for column in frame.columns if column != "data"]
-    return table({"": "left bold"} | dict.fromkeys(names, "right"), rows)
+            if dataset is None:
+                events, dated = events_at(one, **file_options), not source_named(file_options["reader"]).ordered
+            else:
+                events, dated = dataset.interactions(), dataset.manifest.get("times") != "positions"
+            summaries.append(summarise(events, dated=dated))
+    rows = zip(*map(_describe, summaries), strict=True)
+    cells = [[same[0][0], *(text for _, text in same)] for same in rows]
+    print_result(
+        [{"name": name} | one.to_dict() for name, one in zip(names, summaries, strict=True)],
+        table({"": "left bold"} | dict.fromkeys(names, "right"), cells),
+        json=json,
+    )
 
 
-def _format(value: Any) -> str:
-    if value is None:
-        return "-"
-    return f"{value:,}" if isinstance(value, int) else f"{value:.4f}"
+def _describe(one: DataSummary) -> list[tuple[str, str]]:
+    """The rows of the table for one data set: what, and its number as text."""
+    from lorentzrec.data.summary import QUANTILES
+
+    times = [None if time is None else datetime.fromtimestamp(time, UTC) for time in (one.first_time, one.last_time)]
+    spread: dict[str, Mapping[str, int | None]] = {
+        "events per customer": one.history_lengths,
+        "events per item": one.item_events,
+        "events per order": one.order_sizes or dict.fromkeys(QUANTILES),
+    }
+    rows = [
+        ("customers", f"{one.customers:,}"),
+        ("items", f"{one.items:,}"),
+        ("events", f"{one.events:,}"),
+        ("orders", "-" if one.orders is None else f"{one.orders:,}"),
+        ("density", f"{Share(one.density):%}"),
+        ("repeated items", f"{Share(one.repeats):%}"),
+        ("equal times", "-" if one.ties is None else f"{Share(one.ties):%}"),
+        ("first event", "-" if times[0] is None else f"{times[0]:%Y-%m-%d}"),
+        ("last event", "-" if times[1] is None else f"{times[1]:%Y-%m-%d}"),
+    ]
+    for what, quantiles in spread.items():
+        rows += [(f"{what}, {name}", "-" if value is None else f"{value:,}") for name, value in quantiles.items()]
+    return rows

@@ -10,10 +10,10 @@ from typing import Annotated, Any, Literal
 
 import typer
 
+from lorentzrec.base.counting import Count
 from lorentzrec.cli.options import Positive, StoreArgument, StoreOption
 from lorentzrec.cli.output import print_json, print_result, show, stages, table, working
 from lorentzrec.cli.results import kind_of_folder, refuse_unwritable
-from lorentzrec.counting import Count
 from lorentzrec.errors import ArtifactError, InputError
 from lorentzrec.serving.stores.new_items import MOST_CUSTOMERS
 
@@ -37,7 +37,7 @@ def status(store: StoreArgument, *, json: bool = False) -> None:
         [
             [
                 one["name"],
-                one["state"],
+                ", ".join([one["state"], *(f"arm {arm}" for arm in one["arms"] if arm != "main")]),
                 one["created"],
                 None if one["items"] is None else f"{one['items']:,}",
                 None if one["bytes"] is None else format_bytes(one["bytes"]),
@@ -47,9 +47,9 @@ def status(store: StoreArgument, *, json: bool = False) -> None:
         title="Versions",
     )
     log = table(
-        {"activated": "left whole", "version": "left whole", "reason": "left", "rejected": "left whole"},
+        {"activated": "left whole", "arm": "left", "version": "left whole", "reason": "left", "rejected": "left whole"},
         [
-            [_format_time(one["time"]), one["version"], one["reason"], one["rejected"]]
+            [_format_time(one["time"]), one["arm"], one["version"], one["reason"], one["rejected"]]
             for one in reversed(found["activations"])
         ],
         title="Activations, newest first",
@@ -65,6 +65,9 @@ def status(store: StoreArgument, *, json: bool = False) -> None:
         f"Live items: {text}",
         f"New items: {new['put']:,} described, {new['events']:,} by events alone",
     ]
+    if len(found["arms"]) > 1:
+        shares = ", ".join(f"{name} {arm['share']:g}" for name, arm in found["arms"].items())
+        lines.append(f"Arms, with their shares of the customers: {shares}")
     warnings = [f"warning: {warning}" for warning in found["warnings"]]
     print_result(found, *lines, "", versions, "", log, *warnings, json=json)
 

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from lorentzrec.atomic import MARKER, remove_directory
+from lorentzrec.base.atomic import MARKER, remove_directory
+from lorentzrec.base.counting import Count
 from lorentzrec.cli.inputs import require_dataset, training_data, with_types_of
 from lorentzrec.cli.options import check_engine, event_file_options
 from lorentzrec.cli.output import note, print_result, say, table, with_flags
 from lorentzrec.cli.results import refuse_unwritable
-from lorentzrec.counting import Count
 from lorentzrec.errors import ConfigError, InputError, TrainingInterrupted
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ def _show_settings(context: typer.Context, wanted: bool) -> None:
     """Print the fields of `TrainingConfig` and exit."""
     if not wanted:
         return
-    from lorentzrec.field_checks import field_hints, field_texts, requirement
+    from lorentzrec.base.field_checks import field_hints, field_texts, requirement
     from lorentzrec.model.config import TrainingConfig
 
     hints, texts = field_hints(TrainingConfig), field_texts(TrainingConfig)
@@ -165,7 +165,7 @@ def _learn(
     start: Model | None,
     **options: Any,
 ) -> Model:
-    from lorentzrec.learning.trainer import train as learn
+    from lorentzrec.learning.trainer import prepare_run, run_training
     from lorentzrec.learning.warm_up import compiling_ahead
 
     unused = config.model == "symmetric" and attributes is None
@@ -174,31 +174,33 @@ def _learn(
     if unused:
         _note_attributes(given.dataset, attributes, "model=symmetric", "model=asymmetric")
     if start is not None and attributes == "none" and start.attributes is not None:
-        start = replace(start, attributes=None, optimiser_state=None)
+        start = replace(start, points=replace(start.points, attributes=None), optimiser_state=None)
     composed = described is not None or (start is not None and start.attributes is not None)
     with compiling_ahead(config, attributes=composed) as until_compiled:
         events, validation = given.read()
         if start is not None:
             events = with_types_of(start, events)
             validation = None if validation is None else with_types_of(start, validation)
-        _say_settings(events, config.resolve_for(events, attributes=described is not None))
+        run = prepare_run(events, config, validation=validation, attributes=described, start=start)
+        _say_settings(events, run.config)
         until_compiled(say)
-    return learn(events, config, validation=validation, attributes=described, start=start, **options)
+    return run_training(run, **options)
 
 
 def _learn_on_keras(
     data: str, config: TrainingConfig, file_options: dict[str, str | None], attributes: str | None, **options: Any
 ) -> Model:
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")  # no lines about how TensorFlow was built
-    from lorentzrec.keras.midpoint_model import with_one_block_per_step
-    from lorentzrec.keras.training import train as learn
+    from lorentzrec.keras.midpoint_model import MidpointModel
+    from lorentzrec.learning.trainer import run_training
 
-    config = with_one_block_per_step(config)
+    model = MidpointModel(config)
     given = training_data(data, **file_options)
     _note_attributes(given.dataset, attributes, "--engine keras", "--engine local")
     events, validation = given.read()
-    _say_settings(events, config.resolve_for(events))
-    return learn(events, config, validation=validation, **options)
+    run = model.prepare(events, validation)
+    _say_settings(events, run.config)
+    return run_training(run, **options)
 
 
 def _note_attributes(dataset: Dataset | None, attributes: str | None, unable: str, able: str) -> None:

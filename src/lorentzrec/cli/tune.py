@@ -6,15 +6,15 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from lorentzrec.base.counting import Count
 from lorentzrec.cli.inputs import require_dataset
 from lorentzrec.cli.output import print_result, say, table
-from lorentzrec.counting import Count
 from lorentzrec.errors import ConfigError
 
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from lorentzrec.tuning.search import Tuned
+    from lorentzrec.studies.search import Tuned
 
 TRIALS_SHOWN = 5
 
@@ -55,9 +55,9 @@ def tune(
     users: Validate on at most this many customers, chosen at random.
     settings NAME=VALUE: Fix a hyper-parameter. Repeatable.
     """
-    from lorentzrec.tuning.search import Search, read_results, write_results
-    from lorentzrec.tuning.search import tune as search_for
-    from lorentzrec.tuning.task import TuningTask
+    from lorentzrec.studies.search import Search, read_results, write_results
+    from lorentzrec.studies.search import tune as search_for
+    from lorentzrec.studies.task import TuningTask
 
     search = Search(metric, _fixed_settings(settings or []), users, seed)
     dataset = require_dataset(data)

@@ -7,12 +7,12 @@ from typing import Annotated
 
 import typer
 
+from lorentzrec.base.counting import Count
 from lorentzrec.cli.inputs import attribute_frame, read_ids, training_data, with_types_of
 from lorentzrec.cli.options import event_file_options
 from lorentzrec.cli.output import print_result
 from lorentzrec.cli.results import refuse_unwritable
 from lorentzrec.cli.train import show_model
-from lorentzrec.counting import Count
 
 
 @event_file_options

@@ -20,9 +20,9 @@ def warm_up(*, config: Path | None = None, settings: list[str] | None = None, js
     $ lorentzrec warm-up
     $ lorentzrec warm-up --set model=symmetric --set loss=bpr
     """
+    from lorentzrec.learning.epochs import compile_kernels
     from lorentzrec.learning.kernels.compiling import COMPILING, cache_folder
     from lorentzrec.learning.warm_up import VARIANTS
-    from lorentzrec.learning.warm_up import warm_up as compile_for
 
     chosen = load_config(config, settings)
     started = time.perf_counter()
@@ -34,7 +34,7 @@ def warm_up(*, config: Path | None = None, settings: list[str] | None = None, js
         lines.append(line)
 
     for variant in VARIANTS if config is None and not settings else (chosen,):
-        compile_for(variant, announce, attributes=True)
+        compile_kernels(variant, announce, attributes=True)
     seconds = time.perf_counter() - started
     compiled = COMPILING in lines  # not if another process did it meanwhile
     result = {"folder": str(cache_folder()), "compiled": compiled, "seconds": seconds}

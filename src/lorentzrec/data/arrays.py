@@ -1,9 +1,12 @@
-"""Array types, masks of rows, rank correlation, and groups in flat arrays: g is `values[offsets[g]:offsets[g + 1]]`."""
+"""Array types, masks of rows, rank correlation, the largest entries of sparse rows, and groups in flat arrays: group g
+is `values[offsets[g]:offsets[g + 1]]`."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -24,6 +27,33 @@ def mask_of(rows: NDArray[np.integer[Any]], count: int) -> Booleans:
 def offsets_of(counts: NDArray[np.integer[Any]]) -> Integers:
     """Where each group starts, and at the end the total, from the sizes of the groups."""
     return np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+
+
+@dataclass(frozen=True, eq=False)
+class Groups:
+    """Groups of rows: group g is `rows[offsets[g]:offsets[g + 1]]`."""
+
+    offsets: Integers
+    rows: NDArray[np.integer[Any]]
+
+    @classmethod
+    def from_lists(cls, lists: Sequence[Sequence[int]]) -> Groups:
+        """One group for each list."""
+        lengths = np.array([len(rows) for rows in lists], np.int64)
+        return cls(offsets_of(lengths), np.array([row for rows in lists for row in rows], np.int64))
+
+    def __len__(self) -> int:
+        return len(self.offsets) - 1
+
+    @property
+    def counts(self) -> Integers:
+        """The number of rows of each group."""
+        return np.diff(self.offsets)
+
+    @property
+    def owners(self) -> Integers:
+        """The group of each row."""
+        return np.repeat(np.arange(len(self)), self.counts)
 
 
 def gather_groups(offsets: Integers, groups: Integers) -> tuple[Integers, Integers]:
@@ -60,3 +90,24 @@ def update_digest(digest: hashlib._Hash, arrays: Iterable[NDArray[Any]]) -> None
     """Add arrays to a running hash in a byte order that does not depend on the machine."""
     for array in arrays:
         digest.update(np.ascontiguousarray(array, array.dtype.newbyteorder("<")).data)
+
+
+def strongest(values: NDArray[Any], count: int) -> NDArray[np.int64]:
+    """Indices of the `count` largest values in rising order; among equal ones, the first."""
+    if len(values) <= count:
+        return np.arange(len(values))
+    bound = np.partition(values, len(values) - count)[len(values) - count]
+    above, equal = np.flatnonzero(values > bound), np.flatnonzero(values == bound)
+    return np.sort(np.concatenate([above, equal[: count - len(above)]]))
+
+
+def strongest_entries(matrix: Any, count: int) -> Any:
+    """A sparse matrix with the `count` largest entries of each row, zeros left out; among equal ones, the first."""
+    from scipy import sparse
+
+    matrix.eliminate_zeros()
+    matrix.sort_indices()
+    spans = pairwise(matrix.indptr.tolist())
+    kept = [start + strongest(matrix.data[start:end], count) for start, end in spans]
+    indices, offsets = np.concatenate(kept), np.cumsum([0, *map(len, kept)])
+    return sparse.csr_array((matrix.data[indices], matrix.indices[indices], offsets), matrix.shape)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from lorentzrec.counting import Count
+from lorentzrec.base.counting import Count
 from lorentzrec.data.arrays import (
     Booleans,
     Floats,
@@ -21,12 +21,12 @@ from lorentzrec.data.arrays import (
     mask_of,
     offsets_of,
     spans_within,
+    strongest_entries,
     update_digest,
 )
 from lorentzrec.data.frames import polars_frame
 from lorentzrec.data.vocabulary import UNKNOWN, Vocabulary
 from lorentzrec.errors import ConfigError, InputError
-from lorentzrec.topk import strongest_entries
 
 if TYPE_CHECKING:
     import polars as pl

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from lorentzrec.errors import InputError, first_line
+from lorentzrec.base.library_faults import first_line
+from lorentzrec.errors import InputError
 
 if TYPE_CHECKING:
     import narwhals.stable.v2 as nw

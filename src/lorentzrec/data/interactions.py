@@ -12,18 +12,16 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from lorentzrec.atomic import read_directory
-from lorentzrec.counting import Count
+from lorentzrec.base.counting import Count
+from lorentzrec.base.tabular import to_pandas
 from lorentzrec.data.arrays import Booleans, Integers, gather_groups, update_digest
 from lorentzrec.data.arrays import offsets_of as offsets_of
+from lorentzrec.data.event_order import GIVEN, SHUFFLED, describe_ties, number_orders, order_key, random_key, tie_key
 from lorentzrec.data.frames import polars_series
-from lorentzrec.data.order_numbers import number_orders
-from lorentzrec.data.random_keys import order_key, random_key, tie_key
-from lorentzrec.data.ties import GIVEN, SHUFFLED, describe_ties
+from lorentzrec.data.readers import find_reader
 from lorentzrec.data.times import MICROSECONDS, TimeUnit, convert_to_seconds
 from lorentzrec.data.vocabulary import Id, Vocabulary, id_series
 from lorentzrec.errors import ConfigError, InputError
-from lorentzrec.tabular import to_pandas
 
 if TYPE_CHECKING:
     import polars as pl
@@ -153,10 +151,10 @@ class Interactions:
         orders out. `options`: time_unit, time_format, ties ("shuffle" or "given"), tie_seed, ordered, rating, and the
         filters of `from_file` (minimum_rating, event_weights, label_events, since, until, duplicates, ...).
         """
-        from lorentzrec.ingest.frame_reading import read_frame
-
         names = {"user": user, "item": item, "time": time, "weight": weight, "order": order, "kind": kind}
-        return read_frame(frame, {role: name for role, name in names.items() if name is not None}, options)
+        return find_reader("from_frame")(
+            frame, {role: name for role, name in names.items() if name is not None}, options
+        )
 
     @classmethod
     def from_sorted(
@@ -222,19 +220,12 @@ class Interactions:
         ...). The result is that of `lorentzrec prepare` with the same options; `notes` lists what was recognised and
         left out.
         """
-        from lorentzrec.ingest.prepare import read_interactions
-
-        return read_interactions([path] if isinstance(path, str | Path) else path, reader, **options)
+        return find_reader("from_file")([path] if isinstance(path, str | Path) else path, reader, **options)
 
     @classmethod
     def from_dataset(cls, path: str | Path, part: str | None = None) -> Interactions:
         """Events of a dataset folder, local or remote: those of one part of its split, by name, or all."""
-        from lorentzrec.ingest.dataset import open_dataset
-        from lorentzrec.ingest.storage import is_remote
-
-        if is_remote(path):
-            return open_dataset(path).interactions(part)
-        return read_directory(path, lambda folder: open_dataset(folder).interactions(part))
+        return find_reader("from_dataset")(path, part)
 
     def __len__(self) -> int:
         return len(self.item_rows)
@@ -264,6 +255,41 @@ class Interactions:
     def item_counts(self) -> Integers:
         """Events of each item row."""
         return np.bincount(self.item_rows, minlength=len(self.items)).astype(np.int64)
+
+    @cached_property
+    def order_positions(self) -> Integers:
+        """The position of each event's order among the orders of its customer: 0 for the oldest.
+
+        Events of one order share `orders`; where these are not known, they share the time. Events are orders of their
+        own if there are no times, or if equal times were declared to be a sequence.
+        """
+        starts = np.diff(self.user_rows, prepend=-1) != 0
+        if self.orders is not None:
+            changes = starts | (np.diff(self.orders, prepend=-1) != 0)
+        elif self.times is not None and not self.ties_given:
+            changes = starts | (np.diff(self.times, prepend=-np.inf) != 0)
+        else:
+            changes = np.ones(len(self), bool)
+        runs = np.cumsum(changes) - 1
+        if self.orders is not None:
+            runs = _number_of_first_run(self.user_rows, self.orders, changes)[runs]
+        begins = runs[self.offsets[:-1][self.lengths > 0]]
+        positions: Integers = runs - np.repeat(begins, self.lengths[self.lengths > 0])
+        return positions
+
+    def with_orders_together(self) -> Interactions:
+        """The same events with those of an order one after another, even where the times of orders overlap."""
+        order = np.lexsort((self.order_positions, self.user_rows))
+        return self if (np.diff(order) == 1).all() else self.take(order, self.lengths)
+
+    @cached_property
+    def in_orders(self) -> bool:
+        """Whether `orders` are known, and at least half of the events have an order with several events."""
+        if self.orders is None or len(self) == 0:
+            return False
+        together = self._same_user & (np.diff(self.order_positions) == 0)
+        shared = np.append(together, False) | np.append(False, together)
+        return bool(shared.mean() >= 0.5)
 
     @cached_property
     def tied_share(self) -> float:
@@ -380,6 +406,16 @@ class Interactions:
         self.items.update_digest(digest)
         update_digest(digest, [self.offsets, *self.event_columns().values()])
         return digest.hexdigest()
+
+
+def _number_of_first_run(user_rows: NDArray[np.int32], orders: NDArray[np.int32], changes: Booleans) -> Integers:
+    """For each run of equal orders, a number: an order whose events are apart has several runs and one number."""
+    pairs = user_rows[changes].astype(np.int64) << 32 | orders[changes]
+    first = np.unique(pairs, return_index=True, return_inverse=True)
+    first_run = first[1][first[2]]
+    is_first = first_run == np.arange(len(pairs))
+    numbers: Integers = (np.cumsum(is_first) - 1)[first_run]
+    return numbers
 
 
 def refuse_other_data(data: object, function: str) -> None:

@@ -16,14 +16,15 @@ from typing import Any
 
 import numpy as np
 
-from lorentzrec.counting import Count
+from lorentzrec.base.counting import Count
 from lorentzrec.data.arrays import Booleans, Integers, offsets_of
+from lorentzrec.data.event_order import KEY_RANGE, random_key
 from lorentzrec.data.interactions import Interactions
 from lorentzrec.data.joining import concatenate, reindex
-from lorentzrec.data.random_keys import KEY_RANGE, random_key
 from lorentzrec.errors import ConfigError, InputError
 
 SECONDS_PER_DAY = 86_400
+LATER_ORDERS = "orders after the first one that is held out, or of customers first seen after training ends"
 
 
 @dataclass(frozen=True)
@@ -41,6 +42,22 @@ class EventColumns:
     """Time of the customer's oldest event."""
     last_time: float | None = None
     """Time of the newest event of all, one number."""
+    order: OrderColumns | None = None
+    """Given to rules that need it."""
+
+
+@dataclass(frozen=True)
+class OrderColumns:
+    """What a rule may use of the order of each event."""
+
+    position: Any
+    """0 for the customer's oldest order."""
+    count: Any
+    """Number of orders of the customer."""
+    time: Any = None
+    """When the order began."""
+    time_before: Any = None
+    """The time of the customer's last event before the order; less than all times for the oldest order."""
 
 
 @dataclass(frozen=True)
@@ -51,6 +68,7 @@ class Rule:
     masks: Callable[..., dict[str, Any]]
     """Part name -> true where the event belongs to it; the rest is training. `left_out` belongs to no part."""
     needs_times: bool = False
+    needs_orders: bool = False
     last_event_rule: bool = False
     """Whether "last" means "one at random" on data without times."""
 
@@ -89,6 +107,22 @@ def _last_days(events: EventColumns, *, days: float = 7) -> dict[str, Any]:
     return {"test": late & known, "left_out": late & ~known}
 
 
+def _leave_last_order_out(events: EventColumns) -> dict[str, Any]:
+    assert events.order is not None
+    return {"test": (events.order.position == events.order.count - 1) & (events.order.count >= 2)}
+
+
+def _next_order(events: EventColumns, *, days: float = 21) -> dict[str, Any]:
+    if not days > 0 or not math.isfinite(days):
+        raise ConfigError(f"next_order: days is {days}: give a positive number of days")
+    assert events.last_time is not None
+    assert events.order is not None
+    start = events.last_time - days * SECONDS_PER_DAY
+    late = events.order.time > start
+    first_late = late & (events.order.time_before <= start) & (events.order.position > 0)
+    return {"test": first_late, "left_out": late & ~first_late}
+
+
 def _random(events: EventColumns, *, ratio: float = 0.2, seed: int = 0) -> dict[str, Any]:
     _check_share("random", "ratio", ratio)
     chosen = random_key(seed, events.user_row, events.position) < int(ratio * KEY_RANGE)
@@ -107,6 +141,8 @@ RULES = {
     "leave_last_out": Rule(("test",), _leave_last_out, last_event_rule=True),
     "leave_last_two": Rule(("validation", "test"), _leave_last_two, last_event_rule=True),
     "last_days": Rule(("test",), _last_days, needs_times=True),
+    "leave_last_order_out": Rule(("test",), _leave_last_order_out, needs_times=True, needs_orders=True),
+    "next_order": Rule(("test",), _next_order, needs_times=True, needs_orders=True),
     "random": Rule(("test",), _random),
     "held_out_customers": Rule(("history", "test"), _held_out_customers, last_event_rule=True),
 }
@@ -137,6 +173,9 @@ def split(
     | leave_last_out | train, test: the last event of everyone with two or more | seed |
     | leave_last_two | train, validation, test: the last two events of everyone with three or more | seed |
     | last_days | train, test: the events of the last days before the newest event of all | days=7 |
+    | leave_last_order_out | train, test: all events of the last order of everyone with two or more orders | |
+    | next_order | train, test: events before the last `days`, and the first order of each known customer after that; \
+later orders are left out | days=21 |
     | random | train, test: about `ratio` of the events, at random; one of each customer stays in training, so it is \
 less of short histories | ratio=0.2, seed |
     | held_out_customers | train, history, test: about `share` of the customers are left out of training; `history` is \
@@ -158,6 +197,8 @@ all but their last event, `test` that event: can the model serve customers it ha
     else:
         rule = find_rule(how, options, ordered=interactions.ordered)
         columns = _columns_of(interactions)
+        if rule.needs_orders:
+            columns = replace(columns, order=_order_columns(interactions))
         masks = rule.masks(columns, **options)
         names = rule.parts
         elsewhere = np.logical_or.reduce(list(masks.values()))
@@ -203,6 +244,20 @@ def _columns_of(interactions: Interactions) -> EventColumns:
     return EventColumns(user_rows, position, length, True, times, first_time, float(times.max()))
 
 
+def _order_columns(interactions: Interactions) -> OrderColumns:
+    position, lengths, starts = interactions.order_positions, interactions.lengths, interactions.offsets[:-1]
+    times = interactions.times
+    assert times is not None
+    filled = lengths > 0
+    counts = np.zeros(len(lengths), np.int64)
+    counts[filled] = np.maximum.reduceat(position, starts[filled]) + 1
+    # Orders are numbered as they begin, so the first event of an order is the first with its number.
+    orders = np.repeat(offsets_of(counts)[:-1], lengths) + position
+    first = np.unique(orders, return_index=True)[1]
+    before = np.where(np.isin(first, starts[filled]), -np.inf, times[first - 1])
+    return OrderColumns(position, np.repeat(counts, lengths), times[first][orders], before[orders])
+
+
 def positions(interactions: Interactions) -> tuple[Integers, Integers]:
     """The position of each event, and the number of positions of its customer.
 
@@ -229,17 +284,19 @@ def _notes(
     notes = []
     if rule.last_event_rule and not interactions.ordered:
         notes.append(random_note(how))
-    needed = {"leave_last_out": 2, "leave_last_two": 3}.get(how, 0)
-    short = len(np.unique(interactions.user_rows[columns.length < needed]))
+    needed = {"leave_last_out": 2, "leave_last_two": 3, "leave_last_order_out": 2}.get(how, 0)
+    counted = columns.length if columns.order is None else columns.order.count
+    short = len(np.unique(interactions.user_rows[counted < needed]))
     if short:
         what = "events" if interactions.labels is None else "targets, or a target after another event,"
+        what = what if columns.order is None else "orders"
         customers = f"{Count(short):customer|customers} with fewer than {needed} {what}"
         notes.append(f"{customers} {'stays' if short == 1 else 'stay'} entirely in training")
-    if how == "last_days":
+    if "left_out" in masks:
         left_out = int(masks["left_out"].sum())
         newcomers = len(np.unique(interactions.user_rows[masks["left_out"]]))
-        customers = f"{Count(newcomers):customer|customers} first seen after training ends"
-        notes.append(f"{Count(left_out):event|events} left out, of {customers}")
+        whose = f"{Count(newcomers):customer|customers} first seen after training ends"
+        notes.append(f"{Count(left_out):event|events} left out, of {LATER_ORDERS if how == 'next_order' else whose}")
     return notes
 
 

@@ -12,7 +12,7 @@ from uuid import UUID
 import numpy as np
 from numpy.typing import NDArray
 
-from lorentzrec.counting import Count
+from lorentzrec.base.counting import Count
 from lorentzrec.data.frames import polars_series
 from lorentzrec.errors import InputError
 

@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from lorentzrec.data.arrays import strongest_entries
 from lorentzrec.data.interactions import Interactions
 from lorentzrec.errors import ConfigError, InputError
-from lorentzrec.memory import build_memory
-from lorentzrec.topk import strongest_entries
+from lorentzrec.points.memory import build_memory
 
 LARGEST_GRAM = 8 * 2**30
 """Bytes of the matrix that EASE inverts."""

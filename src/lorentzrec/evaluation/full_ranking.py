@@ -20,7 +20,7 @@ from lorentzrec.evaluation.list_metrics import (
     popularity_quantiles,
 )
 from lorentzrec.evaluation.metrics import METRICS, Ranks
-from lorentzrec.topk import best_scores, places_and_columns
+from lorentzrec.points.topk import best_scores, places_and_columns
 
 Scores = NDArray[np.floating[Any]]
 Sums = dict[tuple[str, int], Floats]
@@ -38,8 +38,8 @@ class FullRanking:
     `measure` may run in several threads at once, on different customers; its results are passed to `add` in one thread
     and in the order of the customers, so that the result does not depend on the threads.
 
-    Candidates are all items that are not in the history. A held-out item is a candidate even if it is in the history,
-    because a repeat purchase could not be found otherwise.
+    Candidates are as `HeldOut.candidates` says. With "unseen", a held-out item is a candidate even if it is in the
+    history, because it could not be found otherwise.
     """
 
     def __init__(
@@ -78,8 +78,14 @@ class FullRanking:
         """Rank for some customers. `scores`: (user_rows, items), finite; overwritten. Returns sums for `over_all`."""
         places, item_rows = self.held_out.positives_of(user_rows)
         own = scores[places, item_rows]
-        scores[self.held_out.histories_of(user_rows)] = -np.inf
-        scores[places, item_rows] = own
+        if self.held_out.candidates == "repeats":
+            seen = self.held_out.histories_of(user_rows)
+            kept = scores[seen]
+            scores[:] = -np.inf
+            scores[seen] = kept
+        elif self.held_out.candidates != "all":
+            scores[self.held_out.histories_of(user_rows)] = -np.inf
+            scores[places, item_rows] = own
 
         # Where there are fewer candidates than places, the last of the best is below every candidate, but above -inf.
         best = best_scores(scores, min(self.cutoffs[-1], scores.shape[1]))

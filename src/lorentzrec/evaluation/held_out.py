@@ -4,15 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 
-from lorentzrec.data.arrays import Integers, gather_groups, offsets_of
+from lorentzrec.data.arrays import Booleans, Integers, gather_groups, offsets_of
 from lorentzrec.data.interactions import Interactions
 from lorentzrec.data.joining import reindex
 from lorentzrec.data.vocabulary import UNKNOWN, Vocabulary
 from lorentzrec.errors import InputError
 
+Candidates = Literal["unseen", "all", "new", "repeats"]
+"""What is ranked, and what is to be found in it.
+
+unseen: items that are not in the history, and every held-out item: where nobody buys again.
+all: every item: the next order, of which a part is bought again.
+new: items that are not in the history; held-out items of the history are not to be found.
+repeats: items of the history; other held-out items are not to be found.
+"""
 CELLS_PER_BLOCK = 4_000_000
 """Scores in memory at a time: 16 MB of float32, for any number of items."""
 
@@ -31,6 +40,7 @@ class HeldOut:
     positives: Integers
     """Number of items to find for each customer, including those unknown to the model."""
     counts: dict[str, int]
+    candidates: Candidates = "unseen"
 
     def blocks(self) -> Iterator[Integers]:
         """All user rows in blocks whose scores of all items fit into `CELLS_PER_BLOCK`."""
@@ -50,11 +60,18 @@ class HeldOut:
 
 
 def hold_out(
-    test: Interactions, histories: Interactions, items: Vocabulary, item_counts: Integers, sample: int | None, seed: int
+    test: Interactions,
+    histories: Interactions,
+    items: Vocabulary,
+    item_counts: Integers,
+    sample: int | None,
+    seed: int,
+    candidates: Candidates = "unseen",
 ) -> HeldOut:
     """Convert `test` and `histories` to the rows of a model with these `items`, and count everything that does not fit.
 
-    If only some events of `test` are targets, only these are to be found.
+    If only some events of `test` are targets, only these are to be found. With the candidates "new" and "repeats",
+    customers are left out who have nothing to find; an item that is unknown to the model is new to its customer.
     `sample`: number of customers to choose at random; None: all.
     """
     if test.labels is not None:
@@ -102,12 +119,33 @@ def hold_out(
         "without_history": int(empty.sum()),
         "unknown_history_events": history_events - len(histories),
     }
+    if candidates in ("new", "repeats"):
+        wanted = seen == (candidates == "repeats")
+        known_count = np.bincount(owners, minlength=len(users))
+        owners, item_rows = owners[wanted], item_rows[wanted]
+        positives = np.bincount(owners, minlength=len(users)) + (positives - known_count) * (candidates == "new")
+        users, history_rows, owners, positives = _keep_customers(positives > 0, users, history_rows, owners, positives)
+        counts |= {"users": len(users), "events": int(positives.sum())}
+        counts |= {"unknown_items": counts["unknown_items"] * (candidates == "new"), "in_history": 0}
     return HeldOut(
         users=users,
         histories=histories,
         history_rows=history_rows,
-        offsets=offsets_of(np.bincount(owners, minlength=len(test_user_rows))),
+        offsets=offsets_of(np.bincount(owners, minlength=len(users))),
         item_rows=item_rows,
         positives=positives,
         counts=counts,
+        candidates=candidates,
     )
+
+
+def _keep_customers(
+    keep: Booleans, users: Vocabulary, history_rows: Integers, owners: Integers, positives: Integers
+) -> tuple[Vocabulary, Integers, Integers, Integers]:
+    """The customers where `keep` is true; all `owners` are among them."""
+    if not keep.any():
+        raise InputError("no customer has such items to find: use the candidates all, or more test events")
+    rows = np.flatnonzero(keep)
+    numbers = np.cumsum(keep) - 1
+    users = Vocabulary(users.series.gather(rows), name="user")
+    return users, history_rows[rows], numbers[owners], positives[rows]

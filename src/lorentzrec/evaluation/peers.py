@@ -9,11 +9,12 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from lorentzrec.base.library_faults import how_to_install
+from lorentzrec.base.threads import SINGLE_THREADED_BLAS, available_cores
 from lorentzrec.data.interactions import Interactions
 from lorentzrec.data.vocabulary import UNKNOWN
-from lorentzrec.errors import InputError, how_to_get
+from lorentzrec.errors import InputError
 from lorentzrec.evaluation.baselines import Popularity
-from lorentzrec.threads import SINGLE_THREADED_BLAS, available_cores
 
 
 class _Factors(Popularity):
@@ -30,7 +31,7 @@ class _Factors(Popularity):
     def __init__(self, train: Interactions, *, seed: int = 0, threads: int | None = None, **settings: float) -> None:
         """`settings` are implicit's own, in place of those in `defaults`."""
         if not has_implicit():
-            raise InputError(f"implicit is not installed: {how_to_get('bench')}, or leave its systems out")
+            raise InputError(f"implicit is not installed: {how_to_install('bench')}, or leave its systems out")
         # Read when OpenMP is loaded: otherwise its threads spin after each iteration and occupy the cores.
         os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
         from scipy.sparse import csr_matrix

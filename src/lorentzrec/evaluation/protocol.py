@@ -8,16 +8,16 @@ from typing import Any, Literal, Protocol, get_args
 import numpy as np
 from numpy.typing import NDArray
 
+from lorentzrec.base.threads import available_cores, thread_pool
 from lorentzrec.data.interactions import Interactions, refuse_other_data
 from lorentzrec.data.vocabulary import Vocabulary
 from lorentzrec.errors import ConfigError, InputError
 from lorentzrec.evaluation.full_ranking import DEFAULT_METRICS, LISTED, FullRanking
-from lorentzrec.evaluation.held_out import HeldOut, hold_out
+from lorentzrec.evaluation.held_out import Candidates, HeldOut, hold_out
 from lorentzrec.evaluation.metrics import METRICS
 from lorentzrec.evaluation.report import Metric, Report, render_counts
 from lorentzrec.evaluation.sampled_ranking import SAMPLED_METRICS, SampledRanking
 from lorentzrec.evaluation.significance import bootstrap_intervals
-from lorentzrec.threads import available_cores, thread_pool
 
 ProtocolName = Literal["full", "sampled"]
 
@@ -51,6 +51,7 @@ def evaluate(
     protocol: ProtocolName = "full",
     k: int | Sequence[int] = 10,
     *,
+    candidates: Candidates = "unseen",
     negatives: int = 100,
     histories: Interactions | None = None,
     users: int | None = None,
@@ -62,9 +63,11 @@ def evaluate(
 ) -> Report:
     """Measure how well `model` ranks the events of `test`, given the earlier events of their customers.
 
-    protocol: "full" ranks every item that is not in the customer's history; "sampled" is the paper's, each held-out
-    item among `negatives` others, drawn uniformly from those the customer never interacted with.
+    protocol: "full" ranks all `candidates`; "sampled" is the paper's, each held-out item among `negatives` others,
+    drawn uniformly from those the customer never interacted with.
     k: length of the lists, or several lengths.
+    candidates: of full ranking. "unseen": what is not in the history. "all": every item, for shops whose customers buy
+    again. "new" and "repeats": only items that are not, or that are, in the history, and the held-out ones of these.
     histories: earlier events of the customers; None: the model's training histories.
     users: number of customers to evaluate, chosen at random; None: all.
     metrics: names without k. Full ranking has hr, recall, ndcg, mrr, popularity and coverage by default, and also
@@ -76,12 +79,12 @@ def evaluate(
     """
     _refuse_other_types(model, test)
     cutoffs = sorted({k} if isinstance(k, int | np.integer) else set(k))
-    _check(protocol, cutoffs, negatives, users, seed)
+    _check(protocol, cutoffs, negatives, users, seed, candidates)
     chosen = choose_metrics(protocol, metrics)
     before = model.histories if histories is None else histories
     if before is None:
         raise InputError("the model has no training histories: pass the events before the test as histories=")
-    held_out = hold_out(test, before, model.items, model.item_counts, users, seed)
+    held_out = hold_out(test, before, model.items, model.item_counts, users, seed, candidates)
     ranking: FullRanking | SampledRanking
     if protocol == "full":
         ranking = FullRanking(held_out, model.item_counts, cutoffs, chosen)
@@ -160,9 +163,13 @@ def cutoff_of(metric: str) -> int:
     return int(k)
 
 
-def _check(protocol: str, cutoffs: list[int], negatives: int, users: int | None, seed: int) -> None:
+def _check(protocol: str, cutoffs: list[int], negatives: int, users: int | None, seed: int, candidates: str) -> None:
     if protocol not in get_args(ProtocolName):
         raise ConfigError(f"there is no protocol {protocol!r}: choose full or sampled")
+    if candidates not in get_args(Candidates):
+        raise ConfigError(f"there are no candidates {candidates!r}: use {', '.join(get_args(Candidates))}")
+    if candidates != "unseen" and protocol == "sampled":
+        raise ConfigError("the sampled protocol has the candidates unseen only: use full ranking")
     if not cutoffs or cutoffs[0] < 1:
         raise ConfigError(f"k={cutoffs}: give one or more whole numbers of at least 1")
     if users is not None and users < 1:

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from lorentzrec.counting import Count, with_counts
+from lorentzrec.base.counting import Count, with_counts
+from lorentzrec.base.html import html_table
+from lorentzrec.base.tabular import TableText, TabularReport
 from lorentzrec.data.vocabulary import Vocabulary
 from lorentzrec.errors import InputError
-from lorentzrec.html import html_table
-from lorentzrec.tabular import TableText, TabularReport
 
 if TYPE_CHECKING:
     import polars as pl

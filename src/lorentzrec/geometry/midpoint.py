@@ -6,10 +6,6 @@ one point (..., d + 1).
 
 from __future__ import annotations
 
-import warnings
-from importlib import import_module
-from typing import Any
-
 import numpy as np
 
 from lorentzrec.errors import InputError
@@ -43,13 +39,3 @@ def einstein_midpoint(points: FloatArray, weights: FloatArray | None = None) -> 
     `lorentzrec_paper.midpoints`.
     """
     return normalise_sum(weighted_sum(points, weights))
-
-
-def __getattr__(name: str) -> Any:
-    """Until 0.3, the import of `einstein_midpoint_as_printed` that the documentation of 0.1 shows."""
-    if name != "einstein_midpoint_as_printed":
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    warnings.warn(
-        f"import {name} from lorentzrec_paper.midpoints: removed here in 0.3", DeprecationWarning, stacklevel=2
-    )
-    return getattr(import_module("lorentzrec_paper.midpoints"), name)

@@ -8,9 +8,9 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
+from lorentzrec.base.field_checks import Range, check_fields
 from lorentzrec.data.times import parse_moment
 from lorentzrec.errors import ConfigError
-from lorentzrec.field_checks import Range, check_fields
 from lorentzrec.ingest.sources import Source
 
 Count = Annotated[int, Range(1)]
@@ -24,11 +24,6 @@ class PrepareConfig:
     """Files, folders or patterns; local, az:// or s3://.
 
     Change it for each dataset; several files are read as one.
-    """
-    out: str
-    """Folder for the dataset; local, az:// or s3://.
-
-    Change it for each dataset.
     """
     source: Source = field(default_factory=Source)
     """How to read the event files.
@@ -144,22 +139,14 @@ class PrepareConfig:
 
     Change it to recommend items without events.
     """
-    force: bool = False
-    """Prepare again even if the same dataset exists.
-
-    Change it if an input changed without a change of size and date.
-    """
 
     def __post_init__(self) -> None:
         from lorentzrec.data.splitting import RULES, find_rule
 
         if not self.events:
             raise ConfigError("there are no event files: name at least one")
-        if str(self.on_error) == "strict":  # the former name
-            object.__setattr__(self, "on_error", "raise")
-        for name in ("out", "items"):
-            if isinstance(getattr(self, name), Path):
-                object.__setattr__(self, name, str(getattr(self, name)))
+        if isinstance(self.items, Path):
+            object.__setattr__(self, "items", str(self.items))
         check_fields(self, as_options=True)
         for event, weight in self.event_weights.items():
             if not (weight > 0 and math.isfinite(weight)):
@@ -202,4 +189,4 @@ class PrepareConfig:
                 recorded[name] = {key: value for key, value in recorded[name].items() if value != defaults[key]}
         # 0 is a value ("ratings of 0 or more"): only options that were not given are left out.
         given = [name for name, value in recorded.items() if value is not None and value is not False and value != {}]
-        return {name: recorded[name] for name in given if name not in ("events", "out", "force")}
+        return {name: recorded[name] for name in given if name != "events"}

@@ -7,7 +7,7 @@
                            this row.
     users.parquet          row, id, count
     items.parquet          row, id, count, and the columns of an item table (title, category, price, image, attribute:*)
-    rejected.parquet       file, line, fault, text of faulty rows, if preparation skipped any
+    rejected.parquet       file, line, fault, option, text of faulty rows, if preparation skipped any
     manifest.json          schema version, counts, options, steps, checksums, and a digest of the content
 
 The digest covers the ids and every event in order. It is made of one hash per block of customers, and no file divides a
@@ -32,12 +32,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lorentzrec.atomic import MARKER, atomic_directory, checksum, current_directory
-from lorentzrec.counting import with_counts
+from lorentzrec.base.atomic import MARKER, atomic_directory, checksum, current_directory, read_directory
+from lorentzrec.base.counting import with_counts
+from lorentzrec.base.library_faults import parquet_faults
+from lorentzrec.base.manifest import write_manifest
 from lorentzrec.data.arrays import update_digest
 from lorentzrec.data.attributes import ItemAttributes
+from lorentzrec.data.event_order import NO_TIES, Ties, count_ties, number_orders
 from lorentzrec.data.interactions import Interactions
-from lorentzrec.data.order_numbers import number_orders
 from lorentzrec.data.vocabulary import Vocabulary
 from lorentzrec.errors import ArtifactError, ConfigError, InputError
 from lorentzrec.ingest.dataset_checks import (
@@ -50,18 +52,15 @@ from lorentzrec.ingest.dataset_checks import (
     read_vocabulary,
 )
 from lorentzrec.ingest.item_table import attribute_columns, attributes_of
-from lorentzrec.ingest.sorted_events import NO_TIES, Ties, count_ties
 from lorentzrec.ingest.storage import (
     fetch,
     is_remote,
     join,
     list_files,
-    parquet_faults,
     read_content,
     remove,
     write_file,
 )
-from lorentzrec.manifest import write_manifest
 
 if TYPE_CHECKING:
     import polars as pl
@@ -185,7 +184,7 @@ class DatasetDraft:
         counts = np.sum([file.part_counts for file in events], axis=0)
         manifest = {
             "format": DATASET.name,
-            "schema_version": DATASET.version,
+            "format_version": DATASET.version,
             "digest": content_digest(users, items, columns, events),
             "counts": {"events": int(counts.sum()), "users": len(users), "items": len(items)},
             "columns": [*columns, "next_item_row"],
@@ -382,6 +381,13 @@ def open_dataset(address: str | Path) -> Dataset:
     if content is None:
         raise ArtifactError(f"{address} holds no {MARKER}, so it is not a dataset: make one with lorentzrec prepare")
     return Dataset(address, check_manifest(content, address))
+
+
+def read_dataset(path: str | Path, part: str | None = None) -> Interactions:
+    """The events of a dataset folder, also while it is being replaced; see `Interactions.from_dataset`."""
+    if is_remote(path):
+        return open_dataset(path).interactions(part)
+    return read_directory(path, lambda folder: open_dataset(folder).interactions(part))
 
 
 def _current(address: str | Path) -> str:

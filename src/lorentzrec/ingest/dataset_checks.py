@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from lorentzrec.atomic import MARKER
+from lorentzrec.base.atomic import MARKER
+from lorentzrec.base.library_faults import parquet_faults
+from lorentzrec.base.manifest import FolderKind
 from lorentzrec.data.vocabulary import Vocabulary
 from lorentzrec.errors import ArtifactError, InputError
-from lorentzrec.ingest.storage import join, parquet_faults
-from lorentzrec.manifest import FolderKind
+from lorentzrec.ingest.storage import join
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -25,12 +26,11 @@ if TYPE_CHECKING:
 
 AGAIN = "prepare the dataset again with `force`"
 DATASET = FolderKind(
-    "lorentzrec-dataset",
+    "lorentzrec dataset",
     1,
     "dataset",
     AGAIN,
     {"digest": str, "counts": dict, "columns": list, "parts": dict, "files": dict},
-    unsealed=1,
 )
 
 LATEST_TIME = 2**53

@@ -1,14 +1,24 @@
-"""What a file is, by its first bytes: text, a table in a format that is read, or something that is refused by name."""
+"""What a file is, by its first bytes: text, something that is refused by name, or a table whose columns have types
+(Parquet, Arrow, Excel), and how such tables are read."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 from zipfile import ZipFile
 
-from lorentzrec.errors import InputError, explain_missing, how_to_get
+from lorentzrec.base.library_faults import first_line, polars_faults, require_extra
+from lorentzrec.errors import InputError
 from lorentzrec.ingest.compression import open_archive, open_content
+from lorentzrec.ingest.recognition import Column
 from lorentzrec.ingest.storage import file_name
 
+if TYPE_CHECKING:
+    import polars as pl
+
+FORMATS = {"parquet": "a Parquet file", "arrow": "an Arrow file", "excel": "an Excel workbook"}
 _AS_FRAME = "read it with {tool} and give the frame to Interactions.from_frame"
 _TABLES = {b"PAR1": "parquet", b"ARROW1": "arrow", b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1": "excel"}
 """First bytes -> format."""
@@ -91,5 +101,65 @@ def _is_open_spreadsheet(archive: ZipFile) -> bool:
 
 def require_excel(label: str) -> None:
     """Raise an `InputError` if the package that reads workbooks is missing."""
-    with explain_missing(f"{label} is an Excel workbook, which needs the package {{name}}", how_to_get("excel")):
+    with require_extra("excel", f"{label} is an Excel workbook, which needs the package {{name}}"):
         import fastexcel  # noqa: F401
+
+
+def scan_table(path: Path, address: str, file_format: str, notes: list[str] | None = None) -> pl.LazyFrame:
+    """The rows of a table, lazily; of a workbook, those of its first sheet. `notes` receives what is left out."""
+    import polars as pl
+
+    with table_faults(address, file_format):
+        if file_format == "parquet":
+            return pl.scan_parquet(path, glob=False)
+        if file_format == "arrow":
+            return pl.scan_ipc(path, glob=False)
+        return _read_workbook(path, notes).lazy()
+
+
+@contextmanager
+def table_faults(address: str, file_format: str) -> Iterator[None]:
+    """Report all errors about a table in one line; `address` names it in the message."""
+    with polars_faults(f"{address} cannot be read", f"it is not {FORMATS[file_format]}, give one", InputError):
+        yield
+
+
+def _read_workbook(path: Path, notes: list[str] | None) -> pl.DataFrame:
+    import fastexcel
+
+    try:
+        workbook = fastexcel.read_excel(path)
+        names = workbook.sheet_names
+        if notes is not None and len(names) > 1:
+            notes.append(f"of {len(names)} sheets the first, {names[0]!r}, is read: save another one as a file")
+        return workbook.load_sheet(0, schema_sample_rows=None).to_polars()
+    except fastexcel.FastExcelError as error:
+        raise OSError(first_line(error)) from None
+
+
+def typed_columns(schema: Mapping[str, pl.DataType]) -> list[Column]:
+    """The columns of a table, with the fields of objects as `user.id` after their object."""
+    import polars as pl
+
+    columns = []
+    for name, kind in schema.items():
+        nested = isinstance(kind, pl.Struct | pl.List | pl.Array)
+        number = "integer" if kind.is_integer() else "float" if kind.is_float() or kind.is_decimal() else "text"
+        columns.append(Column(name, "object" if nested else number))
+        if isinstance(kind, pl.Struct):
+            inner = typed_columns({f"{name}.{one.name}": one.dtype for one in kind.fields})  # type: ignore[misc]
+            columns += [one for one in inner if one.name not in schema]
+    return columns
+
+
+def field_of(name: str, schema: Mapping[str, pl.DataType]) -> pl.Expr:
+    """The values of a column, or of the field `user.id` of an object."""
+    import polars as pl
+
+    if name in schema:
+        return pl.col(name)
+    first = next(one for one in schema if name.startswith(f"{one}."))
+    found = pl.col(first)
+    for part in name[len(first) + 1 :].split("."):
+        found = found.struct.field(part)
+    return found.alias(name)

@@ -9,23 +9,23 @@ from typing import TYPE_CHECKING, Any
 
 import narwhals as nw
 
+from lorentzrec.base.field_checks import check_names
+from lorentzrec.base.library_faults import polars_faults
+from lorentzrec.data.event_order import count_ties
 from lorentzrec.data.frames import open_frame, polars_series
 from lorentzrec.data.interactions import Interactions
 from lorentzrec.data.vocabulary import Vocabulary, nullable_ids
 from lorentzrec.errors import ConfigError, InputError
-from lorentzrec.field_checks import check_names
 from lorentzrec.ingest.config import PrepareConfig
 from lorentzrec.ingest.dataset import cast_columns
 from lorentzrec.ingest.engine import Frame, PolarsEngine
+from lorentzrec.ingest.file_kinds import typed_columns
 from lorentzrec.ingest.layouts import Layout, layout_error
 from lorentzrec.ingest.pipeline import Pipeline
-from lorentzrec.ingest.prepare import FILTERS, check_roles, has_given_ties, needed_roles
+from lorentzrec.ingest.prepare import FILTERS, check_roles, has_given_ties, needed_roles, ties_notes
 from lorentzrec.ingest.reading import FAULT_COLUMNS, FRAME, convert_fields
 from lorentzrec.ingest.recognition import Column, Recognition, recognise
-from lorentzrec.ingest.sorted_events import count_ties, ties_notes
 from lorentzrec.ingest.sources import Source
-from lorentzrec.ingest.storage import polars_faults
-from lorentzrec.ingest.tables import typed_columns
 
 if TYPE_CHECKING:
     import polars as pl
@@ -58,7 +58,7 @@ def _read(frame: Any, names: dict[str, str], options: dict[str, Any]) -> Interac
     if given.get("ties") == "given":
         given["ties"] = "file"
     source = Source(**given)
-    config = PrepareConfig(events=(ADDRESS,), out="", source=source, **options)
+    config = PrepareConfig(events=(ADDRESS,), source=source, **options)
     recognised = _recognise(table, config)
     if recognised.faults:
         raise layout_error(ADDRESS, recognised.faults)

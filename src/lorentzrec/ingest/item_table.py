@@ -8,15 +8,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, get_args
 
-from lorentzrec.counting import Count
+from lorentzrec.base.counting import Count
 from lorentzrec.data.attributes import ItemAttributes, Kind
 from lorentzrec.errors import ConfigError, InputError
+from lorentzrec.ingest.file_kinds import FORMATS, field_of, scan_table, table_faults
 from lorentzrec.ingest.layouts import detect_layout
 from lorentzrec.ingest.lines import scan_lines
 from lorentzrec.ingest.reading import fault_error
 from lorentzrec.ingest.sources import Source
 from lorentzrec.ingest.storage import fetch, list_files
-from lorentzrec.ingest.tables import FORMATS, field_of, scan_table, table_faults
 
 if TYPE_CHECKING:
     import polars as pl
@@ -83,7 +83,7 @@ def read_item_table(
                     table = frame.select(field_of(name, schema) for name in names).collect()
             else:
                 table = scan_lines(path, layout, Path(scratch, str(number))).collect()
-                about = {name: pl.col(f"__{name}") for name in ("line", "fault", "text")}
+                about = {name: pl.col(f"__{name}") for name in ("line", "fault", "option", "text")}
                 for fault in table.filter(pl.col("__fault").is_not_null()).head(1).select(**about).to_dicts():
                     raise fault_error(fault | {"file": file.address})
             # A category may be a list of words; everything else is one value.

@@ -11,13 +11,20 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from lorentzrec.errors import InputError, RowFault
+from lorentzrec.errors import InputError, RowError, RowFault
 from lorentzrec.ingest.compression import content_name
-from lorentzrec.ingest.file_kinds import detect_kind, require_excel
+from lorentzrec.ingest.file_kinds import (
+    FORMATS,
+    detect_kind,
+    field_of,
+    require_excel,
+    scan_table,
+    table_faults,
+    typed_columns,
+)
 from lorentzrec.ingest.recognition import Column, guess_columns, names_of, recognise, sample_faults
 from lorentzrec.ingest.sources import READERS, ROLES, Source, reader_of_file
 from lorentzrec.ingest.storage import file_name
-from lorentzrec.ingest.tables import FORMATS, field_of, scan_table, table_faults, typed_columns
 from lorentzrec.ingest.text import (
     detect_encoding,
     has_unreadable,
@@ -349,7 +356,7 @@ def _sample_lines(lines: Sequence[str], separator: str, source: Source, count: i
     for line in lines:
         try:
             fields = split_line(line, separator, source.quote)
-        except ValueError:
+        except RowError:
             continue
         if len(fields) == count:
             records.append([one or None for one in fields])
@@ -367,25 +374,25 @@ def _split_header(line: str, separator: str, source: Source, address: str, *, re
         raise InputError(f"{address} line 1: bytes that are not {source.encoding}: give {suggest_encoding(line)}")
     try:
         return split_line(show_unreadable(line) if not readable else line, separator, source.quote)
-    except ValueError as error:
+    except RowError as error:
         raise InputError(f"{address} line 1: {error}: fix it, or give `separator` or `quote`") from None
 
 
 def split_line(line: str, separator: str, quote: str | None) -> list[str]:
-    """The fields of one CSV line; a `ValueError` with the fault of its quotes."""
+    """The fields of one CSV line; a `RowError` about its quotes."""
     text = line.rstrip("\r\n")
     if len(separator) > 1 or quote is None or not (quote in text or "\r" in text):
         return text.split(separator)
     try:
         return next(csv.reader([text], delimiter=separator, quotechar=quote, strict=True), [""])
     except csv.Error as error:
-        raise ValueError(quote_fault(text, quote, str(error))) from None
+        raise quote_error(text, quote, str(error)) from None
 
 
-def quote_fault(text: str, quote: str, reason: str) -> RowFault:
-    """The fault of a record with unmatched quotes: a backslash escapes them, or else `reason`."""
+def quote_error(text: str, quote: str, reason: str) -> RowError:
+    """The error about a record with unmatched quotes: a backslash escapes them, or else `reason`."""
     escaped = f"\\{quote}" in text
-    return RowFault("quotes escaped with a backslash", f"`escape={chr(92)!r}`") if escaped else RowFault(reason)
+    return RowError("quotes escaped with a backslash", f"`escape={chr(92)!r}`") if escaped else RowError(reason)
 
 
 def detect_separator(
@@ -411,5 +418,5 @@ def detect_separator(
 def _count_fields(line: str, separator: str, quote: str | None) -> int:
     try:
         return len(split_line(line, separator, quote))
-    except ValueError:
+    except RowError:
         return 1 if quote is None else len(line.split(f"{quote}{separator}{quote}"))

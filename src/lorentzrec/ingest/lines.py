@@ -9,8 +9,9 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from lorentzrec.errors import RowFault
-from lorentzrec.ingest.layouts import Layout, quote_fault, split_line
+from lorentzrec.base.counting import Count
+from lorentzrec.errors import RowError
+from lorentzrec.ingest.layouts import Layout, quote_error, split_line
 from lorentzrec.ingest.text import has_unreadable, read_lines, show_unreadable, suggest_encoding
 
 if TYPE_CHECKING:
@@ -24,14 +25,15 @@ _LONGEST_RECORD = 100
 
 
 def scan_lines(path: Path, layout: Layout, folder: Path) -> pl.LazyFrame:
-    """The fields of every record of a text file as text, with its `__line`, `__text`, and `__fault` if it has one.
+    """The fields of every record of a text file as text, with its `__line` and `__text`, and with a `__fault` and an
+    `__option` if it has a fault.
 
     Records are written to Parquet files in `folder`.
     """
     import polars as pl
 
     folder.mkdir()
-    schema = dict.fromkeys([*layout.names, "__line", "__text", "__fault"], pl.String) | {"__line": pl.Int64}
+    schema = dict.fromkeys([*layout.names, "__line", "__text", "__fault", "__option"], pl.String) | {"__line": pl.Int64}
     records, number = _split_records(read_lines(path, layout.source, layout.address), layout), 0
     while (batch := list(islice(records, _RECORDS_PER_BATCH))) or number == 0:
         frame = pl.DataFrame(dict(zip(schema, zip(*batch, strict=True), strict=False)), schema=schema)
@@ -42,7 +44,7 @@ def scan_lines(path: Path, layout: Layout, folder: Path) -> pl.LazyFrame:
 
 
 def _split_records(lines: Iterable[str], layout: Layout) -> Iterator[tuple[Any, ...]]:
-    """(fields, line, text, fault) of every record; with a fault, the fields are None."""
+    """(fields, line, text, fault, option) of every record; with a fault, the fields are None."""
     source = layout.source
     rest, ahead = enumerate(lines, 1), deque[tuple[int, str]]()
     if layout.format == "csv" and source.has_header:
@@ -53,13 +55,14 @@ def _split_records(lines: Iterable[str], layout: Layout) -> Iterator[tuple[Any, 
             continue
         try:
             if has_unreadable(text):
-                raise ValueError(RowFault(f"bytes that are not {source.encoding}", suggest_encoding(text)))
+                raise RowError(f"bytes that are not {source.encoding}", suggest_encoding(text))
             if source.quote and layout.format == "csv" and len(layout.separator) == 1:
                 text = _join_lines(text, source.quote, ahead, rest)
             for fields in _split_record(text, layout):
-                yield *fields, number, text, None
-        except ValueError as error:
-            yield *[None] * len(layout.names), number, show_unreadable(text), str(error)
+                yield *fields, number, text, None, None
+        except RowError as error:
+            fault = error.fault
+            yield *[None] * len(layout.names), number, show_unreadable(text), fault.reason, fault.option
 
 
 def _join_lines(text: str, quote: str, ahead: deque[tuple[int, str]], rest: Iterator[tuple[int, str]]) -> str:
@@ -70,7 +73,7 @@ def _join_lines(text: str, quote: str, ahead: deque[tuple[int, str]], rest: Iter
     for extra, (_, line) in enumerate(ahead, 1):
         if line.count(quote) % 2:
             return "\n".join([text, *(ahead.popleft()[1] for _ in range(extra))])
-    raise ValueError(quote_fault(text, quote, "a quote that is not closed"))
+    raise quote_error(text, quote, "a quote that is not closed")
 
 
 def _split_record(text: str, layout: Layout) -> list[Fields]:
@@ -82,7 +85,7 @@ def _split_record(text: str, layout: Layout) -> list[Fields]:
         return [_split_json(text, layout)]
     fields = split_line(text, layout.separator, layout.source.quote)
     if len(fields) != len(layout.names):
-        raise ValueError(f"{len(fields)} fields instead of {len(layout.names)}")
+        raise RowError(f"{Count(len(fields)):field|fields} instead of {len(layout.names)}")
     return [tuple(fields)]
 
 
@@ -90,13 +93,13 @@ def _split_json(text: str, layout: Layout) -> tuple[str | None, ...]:
     try:
         record = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise ValueError(f"no JSON ({error})") from None
+        raise RowError(f"no JSON: {error.msg if isinstance(error, json.JSONDecodeError) else error}") from None
     if not isinstance(record, dict):
-        raise ValueError("JSON, but not an object")
+        raise RowError("JSON, but not an object")
     values = [_find_field(record, name) for name in layout.names]
     for role, column in layout.roles.items():
         if role in ("user", "item", "order") and isinstance(values[layout.names.index(column)], dict | list):
-            raise ValueError(f"column {column!r}: an object instead of an id")
+            raise RowError(f"column {column!r}: an object instead of an id")
     return tuple(value if value is None or isinstance(value, str) else json.dumps(value) for value in values)
 
 

@@ -7,6 +7,7 @@ split. Every order is total and every sum exact, so that all engines give the sa
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, count
@@ -15,9 +16,9 @@ from typing import TYPE_CHECKING
 
 import narwhals as nw
 
-from lorentzrec.counting import Count
-from lorentzrec.data.random_keys import order_key, random_key, tie_key
-from lorentzrec.data.splitting import EventColumns, find_rule, random_note, unseen_note
+from lorentzrec.base.counting import Count
+from lorentzrec.data.event_order import order_key, random_key, tie_key
+from lorentzrec.data.splitting import LATER_ORDERS, EventColumns, OrderColumns, find_rule, random_note, unseen_note
 from lorentzrec.data.times import MICROSECONDS, parse_moment
 from lorentzrec.errors import InputError
 from lorentzrec.ingest.engine import Engine, Frame
@@ -28,6 +29,10 @@ if TYPE_CHECKING:
     import polars as pl
 
     from lorentzrec.ingest.config import PrepareConfig
+
+
+ORDER_COLUMNS = ("order_position", "order_count", "order_time", "order_time_before")
+"""The fields of `OrderColumns`, as columns."""
 
 
 @dataclass(frozen=True)
@@ -212,16 +217,17 @@ class Pipeline:
 
     def _describe_faults(self, rejected: Frame, count: int) -> str:
         """The faults with their counts; an error unless faulty rows are to be skipped."""
-        kinds = rejected.group_by("fault").agg(nw.len().cast(nw.Int64).alias("rows"))
-        counted = self.engine.collect(kinds.sort("rows", "fault", descending=[True, False]).head(1000)).rows()
+        kinds = rejected.group_by("fault", "option").agg(nw.len().cast(nw.Int64).alias("rows"))
+        ranked = kinds.sort("rows", "fault", "option", descending=[True, False, False]).head(1000)
+        counted = self.engine.collect(ranked.select("fault", "option", "rows")).rows()
         if self.config.on_error == "raise":
             first = rejected.sort("file", "line").head(1)
-            names = [name for name, _ in counted]
-            hints = [option for layout in self.layouts for option in layout.hints]
+            options = [option for _, option, _ in counted]
+            options += [option for layout in self.layouts for option in layout.hints]
             row = self.engine.collect(first).row(0, named=True)
             assumed = [note for layout in self.layouts if layout.address == row["file"] for note in layout.notes]
-            raise explain_reader(fault_error(row, count=count, kinds=names, hints=hints), assumed)
-        return count_faults(counted)
+            raise explain_reader(fault_error(row, count=count, others=options), assumed)
+        return count_faults((fault, rows) for fault, _, rows in counted)
 
     def _code_ids(self, events: Frame) -> tuple[Frame, dict[str, Frame]]:
         """Ids to their ranks, with the tables (code, id) of both roles."""
@@ -429,6 +435,8 @@ class Pipeline:
 
         def step(frame: Frame) -> Frame:
             placed = _add_target_positions(frame, order, self.timed) if labelled else _add_positions(frame, order)
+            if rule.needs_orders:
+                placed = _add_orders(placed, order, sequence="sequence" in order)
             if self.timed:
                 placed = placed.with_columns(first_time=nw.col("time").min().over("user_row"))
             masks = rule.masks(
@@ -440,6 +448,7 @@ class Pipeline:
                     time=nw.col("time"),
                     first_time=nw.col("first_time"),
                     last_time=last_time,
+                    order=OrderColumns(*map(nw.col, ORDER_COLUMNS)) if rule.needs_orders else None,
                 ),
                 **options,
             )
@@ -456,9 +465,8 @@ class Pipeline:
         if rule.last_event_rule and not self.timed:
             self.notes.append(random_note(how))
         if self._rows_now < before:
-            self.notes.append(
-                f"{Count(before - self._rows_now):event|events} left out, of customers first seen after training ends"
-            )
+            whose = LATER_ORDERS if how == "next_order" else "customers first seen after training ends"
+            self.notes.append(f"{Count(before - self._rows_now):event|events} left out, of {whose}")
         return kept, ("train", *rule.parts)
 
     def _refuse_empty_parts(self, events: Frame, parts: Sequence[str]) -> None:
@@ -482,6 +490,34 @@ def _add_positions(frame: Frame, order: Sequence[str]) -> Frame:
     return frame.with_columns(
         position=nw.col("item_row").cum_count().over("user_row", order_by=order).cast(nw.Int64) - 1,
         length=nw.len().over("user_row").cast(nw.Int64),
+    )
+
+
+def _add_orders(frame: Frame, order: Sequence[str], *, sequence: bool) -> Frame:
+    """The columns `ORDER_COLUMNS`: `Interactions.order_positions` and what `OrderColumns` has, as expressions."""
+    own = "order" in frame.collect_schema().names()
+    frame = frame.with_columns(event=nw.col("item_row").cum_count().over("user_row", order_by=order).cast(nw.Int64))
+    # Events without an order belong together if their times are equal, unless equal times are a sequence.
+    alone = nw.col("event") if sequence else nw.col("time")
+    known = nw.col("order") != "" if own else nw.lit(False)
+    frame = frame.with_columns(
+        order_group=nw.when(known).then(nw.lit(-1)).otherwise(alone.cast(nw.Float64)),
+        event_before=nw.col("time").shift(1).over("user_row", order_by=order).cast(nw.Float64),
+    )
+    groups = ["user_row", "order_group", *(["order"] if own else [])]
+    frame = frame.with_columns(
+        order_begins=nw.col("event").min().over(*groups),
+        order_time=nw.col("time").min().over(*groups).cast(nw.Float64),
+    )
+    opens = nw.col("event") == nw.col("order_begins")
+    first = frame.with_columns(
+        order_number=opens.cast(nw.Int64).cum_sum().over("user_row", order_by=order) - 1,
+        before=nw.when(opens).then(nw.col("event_before").fill_null(-math.inf)),
+    )
+    return first.with_columns(
+        order_position=nw.col("order_number").min().over(*groups),
+        order_count=nw.col("order_number").max().over("user_row") + 1,
+        order_time_before=nw.col("before").max().over(*groups),
     )
 
 

@@ -5,20 +5,23 @@ from __future__ import annotations
 import hashlib
 import json
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from contextlib import suppress
 from dataclasses import asdict, dataclass, fields, replace
 from itertools import groupby
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from lorentzrec import counting
-from lorentzrec.atomic import scratch_directory
+from lorentzrec.base import counting
+from lorentzrec.base.atomic import scratch_directory
+from lorentzrec.base.counting import Count
+from lorentzrec.base.field_checks import check_names
+from lorentzrec.base.library_faults import polars_faults
+from lorentzrec.data.event_order import Ties, add_ties, count_ties, describe_ties
 from lorentzrec.data.interactions import Interactions
 from lorentzrec.data.splitting import find_rule
 from lorentzrec.data.vocabulary import Vocabulary
 from lorentzrec.errors import InputError
-from lorentzrec.field_checks import check_names
 from lorentzrec.ingest.config import PrepareConfig as PrepareConfig
 from lorentzrec.ingest.dataset import (
     REJECTED,
@@ -32,7 +35,6 @@ from lorentzrec.ingest.engine import Engine, PolarsEngine
 from lorentzrec.ingest.item_table import attribute_columns, attributes_of, read_item_table, with_item_table
 from lorentzrec.ingest.layouts import Layout, detect_layout
 from lorentzrec.ingest.pipeline import Pipeline, Step
-from lorentzrec.ingest.sorted_events import add_ties, count_ties, ties_notes
 from lorentzrec.ingest.sources import DATA_FILES, Source, source_named
 from lorentzrec.ingest.storage import (
     StoredFile,
@@ -41,7 +43,6 @@ from lorentzrec.ingest.storage import (
     file_name,
     is_folder,
     list_files,
-    polars_faults,
 )
 
 _STOPPED = ("preparation stopped", "check the files and the space on disk (`scratch`)")
@@ -76,25 +77,30 @@ class PrepareReport:
 
 def prepare(
     config: PrepareConfig,
+    out: str | Path,
     engine: Engine | None = None,
     *,
+    force: bool = False,
     scratch: str | Path | None = None,
     watch: Callable[[str], None] = lambda stage: None,
 ) -> PrepareReport:
-    """Make the dataset that `config` describes. `engine`: Polars on this machine by default; see also `spark_engine`.
+    """Make the dataset that `config` describes in the folder `out`: local, az:// or s3://.
 
-    `scratch`: a folder for intermediate files, for inputs too large for the usual folder of temporary files. `watch` is
-    called with the name of each stage when it begins: reading, checking, numbering ids, cleaning, ordering, writing.
+    engine: Polars on this machine by default; see also `spark_engine`.
+    force: prepare again even if the same dataset exists, for inputs that changed without a change of size and date.
+    scratch: a folder for intermediate files, for inputs too large for the usual folder of temporary files.
+    watch: called with the name of each stage when it begins: reading, checking, numbering ids, cleaning, ordering,
+        writing.
     """
-    started = time.perf_counter()
+    started, out = time.perf_counter(), str(out)
     inputs = _list_inputs(config)
     fingerprint = _fingerprint(config, inputs)
     notes: list[str] = []
-    if not config.force and is_dataset(config.out):
-        manifest = open_dataset(config.out).manifest
+    if not force and is_dataset(out):
+        manifest = open_dataset(out).manifest
         if manifest.get("fingerprint") == fingerprint:
-            return _report(config, manifest, started, unchanged=True)
-        notes = _note_replacement(manifest, config)
+            return _report(out, manifest, started, unchanged=True)
+        notes = _note_replacement(manifest, config, out)
     with polars_faults(*_STOPPED), scratch_directory("prepare", within=scratch) as folder:
         # Polars needs the whole files; where tasks read them, an outline is enough to detect their layout.
         files, choices = _choose_files(config, inputs, folder)
@@ -105,7 +111,7 @@ def prepare(
             names = attribute_columns(config.attributes or ())
             options: dict[str, Any] = {"reader": config.reader, "attributes": names}
             table = read_item_table(config.items, config.item_source, config.item_columns, **options)
-        with new_dataset(config.out) as draft:
+        with new_dataset(out) as draft:
             pipeline = Pipeline(config, engine, layouts, watch)
             histories = pipeline.run()
             recorded, items = [*choices, *pipeline.notes], histories.items
@@ -141,7 +147,7 @@ def prepare(
             columns = histories.events.collect_schema().names()
             recorded += ties_notes(add_ties(file.ties for file in events), config, columns)
             manifest = draft.finish(columns=columns, events=events, parts=histories.parts, record=record)
-    return _report(config, manifest, started, notes)
+    return _report(out, manifest, started, notes)
 
 
 def read_interactions(paths: Iterable[str | Path], reader: str | None = None, **options: Any) -> Interactions:
@@ -150,7 +156,7 @@ def read_interactions(paths: Iterable[str | Path], reader: str | None = None, **
     check_names([*of_source, *FILTERS], options, "source option")
     source = source_named(reader, **{name: value for name, value in options.items() if name in of_source})
     filters: dict[str, Any] = {name: value for name, value in options.items() if name in FILTERS}
-    config = PrepareConfig(events=tuple(map(str, paths)), out="", source=source, reader=reader, **filters)
+    config = PrepareConfig(events=tuple(map(str, paths)), source=source, reader=reader, **filters)
     with polars_faults(*_STOPPED), scratch_directory("prepare") as folder:
         engine = PolarsEngine(folder)
         files, choices = _choose_files(config, _list_inputs(config), folder)
@@ -167,6 +173,20 @@ def read_interactions(paths: Iterable[str | Path], reader: str | None = None, **
 def has_given_ties(source: Source) -> bool:
     """Whether the order of the file is declared to be meaningful where times are equal."""
     return source.ordered or source.ties == "file"
+
+
+def ties_notes(ties: Ties, config: PrepareConfig, columns: Collection[str]) -> list[str]:
+    """What a reader should know about equal times and repeated rows; `columns`: those of the events."""
+    notes, source = [], config.source
+    if ties.tied and not source.ordered:
+        order = "in the order of the file"
+        if source.ties == "shuffle":
+            order = "shuffled: give `ties='file'` if the order of the file is meaningful"
+        notes.append(describe_ties(ties.tied / ties.followers, order, orders_known="order" in columns))
+    if ties.repeated and config.duplicates == "keep":
+        rows = f"{Count(ties.repeated):row repeats|rows repeat}"
+        notes.append(f"{rows} another one, with the same user, item and time: drop them with `duplicates='exact'`")
+    return notes
 
 
 class _Input(NamedTuple):
@@ -227,14 +247,13 @@ def _fingerprint(config: PrepareConfig, inputs: list[_Input]) -> str:
     return hashlib.sha256(described.encode()).hexdigest()
 
 
-def _note_replacement(manifest: dict[str, Any], config: PrepareConfig) -> list[str]:
+def _note_replacement(manifest: dict[str, Any], config: PrepareConfig, out: str) -> list[str]:
     """A note if a dataset that was made with other options is replaced."""
     before, now = manifest.get("options", {}), json.loads(json.dumps(config.options(), default=str))
-    before = before | {"on_error": "raise"} if before.get("on_error") == "strict" else before
     changed = [name for name in sorted({*before, *now}) if before.get(name) != now.get(name)]
     if not changed:
         return []
-    return [f"{config.out} was a dataset made with other options ({', '.join(changed)}), and is replaced"]
+    return [f"{out} was a dataset made with other options ({', '.join(changed)}), and is replaced"]
 
 
 def _detect_layouts(
@@ -254,29 +273,24 @@ def _detect_layouts(
     return layouts
 
 
-def _needs(config: PrepareConfig) -> dict[str, list[Any]]:
-    """Role -> the options that need it, None where one is not given."""
+def needed_roles(config: PrepareConfig) -> set[str]:
+    """The roles that the given options need."""
     newest = None if config.source.ordered else config.maximum_history
-    return {
+    needs: dict[str, list[Any]] = {
         "rating": [config.minimum_rating],
         "event": [config.event_weights or None, config.label_events],
         "time": [config.since, config.until, newest],
     }
-
-
-def needed_roles(config: PrepareConfig) -> set[str]:
-    """The roles that the given options need."""
-    return {role for role, wanting in _needs(config).items() if any(option is not None for option in wanting)}
+    return {role for role, options in needs.items() if any(option is not None for option in options)}
 
 
 def check_roles(config: PrepareConfig, first: Layout) -> None:
     """Raise an `InputError` if an option needs a column that the files do not have."""
     roles, ordered = first.roles, config.source.ordered
-    for role, options in _needs(config).items():
-        if role not in roles and any(option is not None for option in options):
-            raise InputError(
-                f"{first.address}: an option needs the {role} of every event: name its column with `{role}_column`"
-            )
+    for role in sorted(needed_roles(config) - roles.keys()):
+        raise InputError(
+            f"{first.address}: an option needs the {role} of every event: name its column with `{role}_column`"
+        )
     if config.source.ties == "file" and "time" not in roles:
         raise InputError(
             f"{first.address} has no times, so none are equal: give `ordered` instead of `ties` if events are in order"
@@ -288,7 +302,7 @@ def check_roles(config: PrepareConfig, first: Layout) -> None:
 
 
 def _report(
-    config: PrepareConfig,
+    out: str,
     manifest: dict[str, Any],
     started: float,
     notes: Iterable[str] = (),
@@ -297,7 +311,7 @@ def _report(
 ) -> PrepareReport:
     steps = tuple(Step(**step) for step in manifest["steps"])
     return PrepareReport(
-        address=config.out,
+        address=out,
         **{name: manifest[name] for name in ("engine", "digest", "counts", "parts")},
         steps=steps,
         notes=(*manifest["notes"], *notes),

@@ -1,35 +1,34 @@
 """One event file to typed events: user, item, time in microseconds, weight, rating, event; faults with their lines.
 
 Both engines read with these functions (on Spark inside the tasks), so that a file means the same on either. In addition
-to the roles that were found, a frame of events has four columns about faults: `fault`, a `RowFault` as text or null;
-`file`, `line` and `text`, where the row is and its content.
+to the roles that were found, a frame of events has five columns about faults: `fault` is what is wrong, or null;
+`option` may resolve it; `file`, `line` and `text` are where the row is and its content.
 """
 
 from __future__ import annotations
 
 import glob
 import hashlib
-import re
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from lorentzrec.counting import Count
+from lorentzrec.base.counting import Count
 from lorentzrec.data import times
 from lorentzrec.data.vocabulary import CONTROL_CHARACTERS, LONGEST_ID
 from lorentzrec.errors import InputError, RowFault
 from lorentzrec.ingest.decimals import NOT_FINITE, parse_numbers
+from lorentzrec.ingest.file_kinds import FORMATS, field_of, scan_table
 from lorentzrec.ingest.layouts import Layout
 from lorentzrec.ingest.lines import scan_lines
-from lorentzrec.ingest.tables import FORMATS, field_of, scan_table
 from lorentzrec.ingest.text import copy_as_utf8, decompress, detect_encoding, is_utf8
 
 if TYPE_CHECKING:
     import polars as pl
 
-FAULT_COLUMNS = ("file", "line", "fault", "text")
+FAULT_COLUMNS = ("file", "line", "fault", "option", "text")
 FRAME = "frame"
 """The format of a data frame in memory, whose rows are no file."""
 
@@ -69,23 +68,19 @@ def scan_events(path: Path, layout: Layout, scratch: Path) -> pl.LazyFrame:
     return pl.scan_parquet(staged, glob=False)
 
 
-def fault_error(
-    row: dict[str, Any], *, count: int = 1, kinds: Iterable[str] = (), hints: Iterable[str] = ()
-) -> InputError:
-    """The error about the first faulty row of `count`; `kinds`: the faults of all of them; `hints`: further options
-    that the first rows suggest.
+def fault_error(row: dict[str, Any], *, count: int = 1, others: Iterable[str | None] = ()) -> InputError:
+    """The error about the first faulty row of `count`; `others`: the options for all of them, and those that the first
+    rows suggest.
 
     It ends with the options that may resolve any of the faults, so that one more attempt is enough.
     """
-    fault = RowFault.parse(row["fault"])
-    named = [one.option for one in (fault, *map(RowFault.parse, kinds)) if one.option]
-    options = list(dict.fromkeys([*named, *hints]))
+    options = [option for option in dict.fromkeys([row["option"], *others]) if option]
     if sum(option.startswith("`encoding=") for option in options) > 1:
         options.remove("`encoding='latin-1'`")  # cp1252 has all characters of latin-1
     more = f" (and {Count(count - 1):more faulty row|more faulty rows})" if count > 1 else ""
     action = f"give {' and '.join(options)}, fix" if options else "fix"
     return InputError(
-        f"{row['file']} line {row['line']}: {fault.reason}, in '{_shorten(row['text'])}'{more}: {action} the "
+        f"{row['file']} line {row['line']}: {row['fault']}, in '{_shorten(row['text'])}'{more}: {action} the "
         f"{'lines' if count > 1 else 'line'}, or skip faulty rows with `on_error='skip'`"
     )
 
@@ -99,8 +94,7 @@ def _shorten(text: str) -> str:
 def count_faults(kinds: Iterable[tuple[str, int]]) -> str:
     """How many rows have which faults, the most frequent first: `bytes that are not utf-8 (16), ...`."""
     totals: dict[str, int] = {}
-    for kind, count in kinds:
-        name = re.sub(r"^\d+ fields instead of \d+", "wrong number of fields", re.sub(r" \(.*", "", kind))
+    for name, count in kinds:
         totals[name] = totals.get(name, 0) + count
     ranked = sorted(totals.items(), key=lambda one: (-one[1], one[0]))
     named = [f"{name} ({count:,})" for name, count in ranked[:5]]
@@ -150,6 +144,7 @@ def _scan_text(path: Path, layout: Layout) -> pl.LazyFrame:
     import polars as pl
 
     nothing = {"__line": pl.lit(None, pl.Int64), "__text": pl.lit(None, pl.String), "__fault": pl.lit(None, pl.String)}
+    nothing["__option"] = pl.lit(None, pl.String)
     wanted = list(dict.fromkeys([*layout.roles.values(), layout.names[-1]]))
     if layout.format == "adjacency":
         words = pl.scan_lines(path, glob=False).select(words=pl.col("line").str.extract_all(r"\S+"))
@@ -212,10 +207,13 @@ def convert_fields(raw: pl.LazyFrame, layout: Layout, *, keep: Iterable[str] = (
 
     schema, source = raw.collect_schema(), layout.source
     values: dict[str, pl.Expr] = {}
-    faults: list[pl.Expr] = [pl.col("__fault")] if "__fault" in schema else []
+    faults: list[RowFault] = []
+    numbers: list[pl.Expr] = []
 
     def fault(wrong: pl.Expr, reason: str | RowFault) -> None:
-        faults.append(pl.when(wrong).then(pl.lit(f"column {column!r}: {reason}")))
+        found = RowFault(reason) if isinstance(reason, str) else reason
+        numbers.append(pl.when(wrong).then(pl.lit(len(faults), pl.UInt8)))
+        faults.append(RowFault(f"column {column!r}: {found.reason}", found.option))
 
     missing = []
     for role, column in layout.roles.items():
@@ -269,10 +267,17 @@ def convert_fields(raw: pl.LazyFrame, layout: Layout, *, keep: Iterable[str] = (
     text = pl.col("__text") if "__text" in schema else _show_row(layout, schema)
     line = pl.col("__line").cast(pl.Int64)
     # A row without a user or an item is no event, whatever else is wrong with it.
-    whole = pl.coalesce(faults)
-    broken = pl.col("__fault") if "__fault" in schema else pl.lit(None, pl.String)
-    first_fault = pl.when(pl.any_horizontal(missing)).then(broken).otherwise(whole)
-    return raw.select(*keep, **values, file=pl.lit(layout.address), line=line, fault=first_fault, text=text)
+    number = pl.when(~pl.any_horizontal(missing)).then(pl.coalesce(numbers))
+    texts = {}
+    for name in ("fault", "option"):
+        of_fields = number.replace_strict(
+            pl.Series(range(len(faults)), dtype=pl.UInt8),
+            pl.Series([getattr(one, "reason" if name == "fault" else name) for one in faults], dtype=pl.String),
+            return_dtype=pl.String,
+        )
+        broken = f"__{name}" in schema
+        texts[name] = pl.coalesce(pl.col(f"__{name}"), of_fields) if broken else of_fields
+    return raw.select(*keep, **values, file=pl.lit(layout.address), line=line, **texts, text=text)
 
 
 def _convert_ids(

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import codecs
 import re
-import warnings
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, Literal
 
+from lorentzrec.base.field_checks import Range, check_fields, check_names
 from lorentzrec.data.times import check_format
 from lorentzrec.errors import ConfigError
-from lorentzrec.field_checks import Range, check_fields, check_names
 
 ROLES = ("user", "item", "time", "weight", "rating", "event", "order")
 """What a column can be for. `rating` is for a threshold, `event` (view, purchase, ...) for weights by kind, `order` for
@@ -134,8 +133,6 @@ class Source:
 
     Change it to see how much depends on the order of equal times.
     """
-    positions_as_times: bool = False
-    """Deprecated: the former name of `ordered`, removed in 0.3."""
     file_name: str | None = None
     """The file to read if a folder is given, for data sets that come as a folder of several files.
 
@@ -168,10 +165,6 @@ class Source:
             raise ConfigError(f"there is no text `encoding` {self.encoding!r}: use utf-8, latin-1, ...") from None
         if self.time_format is not None:
             check_format(self.time_format)
-        if self.positions_as_times:
-            warnings.warn("positions_as_times is now called ordered: removed in 0.3", DeprecationWarning, stacklevel=3)
-            object.__setattr__(self, "ordered", True)
-            object.__setattr__(self, "positions_as_times", False)
         if self.ordered and self.time_column:
             raise ConfigError(
                 "`ordered` is for events without times, but `time_column` is given: leave one out, or use `ties='file'`"

@@ -16,10 +16,11 @@ from typing import TYPE_CHECKING, Any
 
 import narwhals as nw
 
+from lorentzrec.data.event_order import Ties
 from lorentzrec.ingest.dataset import USERS_PER_BLOCK, EventFile, write_events, write_frame
 from lorentzrec.ingest.engine import Frame, read_events
 from lorentzrec.ingest.layouts import Layout
-from lorentzrec.ingest.sorted_events import Ties
+from lorentzrec.ingest.reading import FAULT_COLUMNS
 from lorentzrec.ingest.spark_session import in_tasks, report_in_one_line, spark_session
 from lorentzrec.ingest.storage import fetch_outline
 
@@ -55,7 +56,7 @@ class SparkEngine:
     def read(self, layouts: Sequence[Layout], id_types: dict[str, str]) -> Frame:
         tasks = [task for one in layouts for task in _read_tasks(one)]
         types = {role: "bigint" if kind == "Int64" else "string" for role, kind in id_types.items()}
-        names = [*layouts[0].columns, "file", "line", "fault", "text", "part"]
+        names = [*layouts[0].columns, *FAULT_COLUMNS, "part"]
         columns = {name: types.get(name) or _TYPES.get(name, "string") for name in names}
         numbers = self._session.range(0, len(tasks), 1, len(tasks))
         schema = ", ".join(f"`{name}` {kind}" for name, kind in columns.items())

@@ -12,7 +12,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from lorentzrec.errors import InputError, TrainingError, explain_missing, first_line, how_to_get
+from lorentzrec.base.library_faults import first_line, require_extra
+from lorentzrec.errors import InputError, TrainingError
 from lorentzrec.ingest.storage import credentials
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ def spark_session(
     """
     if master is not None and session is not None:
         raise InputError("master and session name two different places: give one of them")
-    with explain_missing("the spark engine needs pyspark", f"{how_to_get('spark')}, and Java 17 or newer"):
+    with require_extra("spark", "the spark engine needs {name}", ", and Java 17 or newer"):
         from pyspark.sql import SparkSession
     own = session is None
     if own:

@@ -17,14 +17,15 @@ import os
 import re
 import tempfile
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from lorentzrec.atomic import atomic_file
-from lorentzrec.errors import ArtifactError, InputError, explain_missing, first_line, how_to_get
+from lorentzrec.base.atomic import atomic_file
+from lorentzrec.base.library_faults import require_extra
+from lorentzrec.errors import InputError
 
 if TYPE_CHECKING:
     from obstore.store import ObjectStore
@@ -115,27 +116,6 @@ def fetch_outline(address: str, folder: Path) -> Path:
                 file.seek(start)
                 file.write(bytes(store.get_range(path, start=start, length=size - start)))
     return target
-
-
-def parquet_faults(
-    place: str | Path, action: str, kind: type[InputError] = ArtifactError
-) -> AbstractContextManager[None]:
-    """Report all errors about a Parquet file in one line; `place` names it in the message."""
-    return polars_faults(f"{place} cannot be read", action, kind)
-
-
-@contextmanager
-def polars_faults(what: str, action: str, kind: type[InputError] = InputError) -> Iterator[None]:
-    """Report all errors of Polars and of the disk in one line: what happened, why, and the action to take.
-
-    Polars panics on some damaged files, and its panic is not even an `Exception`.
-    """
-    import polars as pl
-
-    try:
-        yield
-    except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError) as error:
-        raise kind(f"{what} ({first_line(error)}): {action}") from error
 
 
 @contextmanager
@@ -249,7 +229,7 @@ def _remote_files(address: str) -> list[StoredFile]:
 @contextmanager
 def _open_container(address: str) -> Iterator[tuple[Any, str]]:
     """The container of a remote address and the path in it; all errors are reported in one line."""
-    with explain_missing(f"{address} needs the package obstore", how_to_get("azure")):
+    with require_extra("azure", f"{address} needs the package obstore"):
         import obstore.exceptions as exceptions
     scheme, _, rest = address.partition("://")
     container, _, path = rest.partition("/")
@@ -299,7 +279,7 @@ def _find_azure_identity(container: str) -> Any:
     if not os.environ.get("AZURE_STORAGE_ACCOUNT_NAME"):
         names = "AZURE_STORAGE_CONNECTION_STRING, or AZURE_STORAGE_ACCOUNT_NAME and a key"
         raise InputError(f"az://{container}: no Azure credentials: set {names}")
-    with explain_missing(f"az://{container} needs azure-identity", how_to_get("azure")):
+    with require_extra("azure", f"az://{container} needs azure-identity"):
         from obstore.auth.azure import AzureCredentialProvider
     return AzureCredentialProvider()
 

@@ -5,19 +5,20 @@ The back end is chosen by KERAS_BACKEND before Keras is imported: tensorflow, ja
 
 from __future__ import annotations
 
-from lorentzrec.errors import ConfigError, how_to_get
+from lorentzrec.base.library_faults import how_to_install
+from lorentzrec.errors import ConfigError
 
 try:
     import keras
 except ModuleNotFoundError as error:
     raise ConfigError(
-        f"lorentzrec.keras needs {error.name}, which is not installed: {how_to_get('keras')}, and install the back "
+        f"lorentzrec.keras needs {error.name}, which is not installed: {how_to_install('keras')}, and install the back "
         "end that KERAS_BACKEND names: tensorflow, jax or torch"
     ) from None
 except ValueError as error:
     raise ConfigError(f"Keras cannot be imported ({error}): set KERAS_BACKEND to tensorflow, jax or torch") from None
 if tuple(map(int, keras.__version__.split(".")[:2])) < (3, 12):
-    raise ConfigError(f"lorentzrec.keras needs Keras 3.12 or later, not {keras.__version__}: {how_to_get('keras')}")
+    raise ConfigError(f"lorentzrec.keras needs Keras 3.12 or later, not {keras.__version__}: {how_to_install('keras')}")
 
 from lorentzrec.keras.layers import (
     EinsteinMidpoint,

@@ -1,4 +1,4 @@
-"""Epochs on Keras: what a callback does at their ends, and the runner that the other engines have, too."""
+"""Epochs on Keras: the callback that records them, and the runner of a training run."""
 
 from __future__ import annotations
 
@@ -17,10 +17,7 @@ from lorentzrec.data.interactions import Interactions
 from lorentzrec.errors import TrainingError
 from lorentzrec.keras.blocks import Blocks
 from lorentzrec.keras.optimisers import RiemannianOptimiser
-from lorentzrec.learning.epochs import EpochResult
-from lorentzrec.learning.kernels.structures import Table
-from lorentzrec.learning.run import TrainingRun
-from lorentzrec.learning.schedule import learning_rate
+from lorentzrec.learning.engine import EpochResult, Runner, Table, TrainingRun
 from lorentzrec.model.config import ResolvedConfig
 from lorentzrec.model.notes import NoteKind
 from lorentzrec.model.record import EpochRecord
@@ -47,9 +44,9 @@ class EpochCallback(keras.callbacks.Callback):  # type: ignore[misc]
         self.blocks.epoch = epoch + 1
         config, optimizer = self.blocks.config, self.model.optimizer
         if self.model.follows_config:
-            optimizer.learning_rate = learning_rate(config, min(epoch + 1, config.epochs))
+            optimizer.learning_rate = config.rate_in(min(epoch + 1, config.epochs))
         self.positives, self.reported = self.blocks.positives_of_blocks(), (0, 0.0)
-        self.counts = _counts_of(optimizer)
+        self.counts = _count_short_steps(optimizer)
         self.started = time.perf_counter()
 
     def on_train_batch_end(self, batch: int, logs: dict[str, Any] | None = None) -> None:
@@ -66,10 +63,10 @@ class EpochCallback(keras.callbacks.Callback):  # type: ignore[misc]
         seconds = time.perf_counter() - self.started
         optimizer, metrics = self.model.optimizer, None
         if self.run is not None and self.run.held_out is not None:
-            self.model.read_points()
+            self.model.write_tables()
             metrics = self.run.validate()
             logs |= {f"val_{name}": value for name, value in metrics.items()}
-        clipped, capped = np.subtract(_counts_of(optimizer), self.counts).tolist()
+        clipped, capped = np.subtract(_count_short_steps(optimizer), self.counts).tolist()
         self.record = EpochRecord(
             epoch=epoch + 1,
             loss=float(logs["loss"]),
@@ -86,25 +83,27 @@ class EpochCallback(keras.callbacks.Callback):  # type: ignore[misc]
             self.run.record.append(replace(self.record, epoch=len(self.run.record) + 1))
 
 
-class KerasRunner:
-    """Runs the epochs of a `TrainingRun` on a `MidpointModel`. Between epochs its tables hold the points, as those of
-    the other runners do."""
+class KerasRunner(Runner):
+    """Runs the epochs of a `TrainingRun` on a `MidpointModel`. There is nothing to prepare: the back end compiles its
+    graphs in the first epoch."""
 
     def __init__(self, model: Any, data: Interactions, config: ResolvedConfig, histories: Table, items: Table) -> None:
         self.model, self.config = model, config
         self._tables = [items] if histories is items else [items, histories]
         self._data = data
         self._blocks: Blocks | None = None
+        if model.build_for(config, len(data.items)):
+            self.read_tables()
 
-    def write_points(self) -> None:
-        """Set the model's points, and the sums of its optimiser, to those of the tables."""
+    def read_tables(self) -> None:
+        """Set the points of the model, and the sums of its optimiser, to those of the tables."""
         space = slice(1, self.config.dimension + 1)
         self.model.set_points(*(table.points[:, space] for table in self._tables))
         for table, sums in zip(self._tables, self.model.optimiser_sums(), strict=False):
             sums.assign(np.append(table.squared, np.float32(0)))
 
-    def read_points(self) -> None:
-        """The other way."""
+    def write_tables(self) -> None:
+        """Set the tables to the points of the model and the sums of its optimiser."""
         space = slice(1, self.config.dimension + 1)
         for table, points in zip(self._tables, self.model.points(), strict=True):
             table.points[:, space] = points
@@ -115,13 +114,13 @@ class KerasRunner:
     def run(
         self, epoch: int, learning_rate: float, advance: Callable[[int, float], None], cancelled: threading.Event
     ) -> EpochResult:
-        """One epoch, as `EpochRunner.run`."""
+        """Run one epoch, as `EpochRunner.run` does."""
         blocks = self._blocks = self._blocks or Blocks(self._data, self.config, self.config.epochs)
-        self.write_points()
-        made = EpochCallback(blocks, advance=advance)
-        self.model.fit_blocks(blocks, initial_epoch=epoch - 1, epochs=epoch, verbose=0, callbacks=[made])
-        self.read_points()
-        record = made.record
+        self.read_tables()
+        recorder = EpochCallback(blocks, advance=advance)
+        self.model.fit_blocks(blocks, initial_epoch=epoch - 1, epochs=epoch, verbose=0, callbacks=[recorder])
+        self.write_tables()
+        record = recorder.record
         if record is None or not math.isfinite(record.loss):
             raise TrainingError(f"the loss is no number in epoch {epoch}: lower scale, initial_width or the weights")
         return EpochResult(
@@ -133,7 +132,8 @@ class KerasRunner:
         )
 
 
-def _counts_of(optimizer: Any) -> tuple[int, int]:
+def _count_short_steps(optimizer: Any) -> tuple[int, int]:
+    """The gradients and the steps that the optimiser has shortened so far."""
     if not isinstance(optimizer, RiemannianOptimiser):
         return 0, 0
     return int(optimizer.clipped_gradients), int(optimizer.capped_steps)

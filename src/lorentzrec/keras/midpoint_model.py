@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -23,8 +23,7 @@ from lorentzrec.keras.layers import EinsteinMidpoint, HyperboloidEmbedding, Mink
 from lorentzrec.keras.losses import BPR, MASKED, WMRB, RankingLoss, SampledSoftmax
 from lorentzrec.keras.optimisers import RiemannianAdagrad, RiemannianOptimiser, RiemannianSGD
 from lorentzrec.keras.points import distances, gaps, midpoints, midpoints_before, pair_gaps, products, scores_of
-from lorentzrec.learning.run import VALIDATION_METRIC, TrainingRun
-from lorentzrec.learning.trainer import refuse_other_config
+from lorentzrec.learning.engine import VALIDATION_METRIC, TrainingRun, check_is_config, check_supported
 from lorentzrec.model.config import ResolvedConfig, TrainingConfig
 from lorentzrec.model.model import Model
 from lorentzrec.model.notes import NoteKind
@@ -43,6 +42,8 @@ class MidpointModel(keras.Model):  # type: ignore[misc]
     items of the history are not left out.
     """
 
+    built: bool
+
     def __init__(
         self,
         config: TrainingConfig | None = None,
@@ -52,21 +53,26 @@ class MidpointModel(keras.Model):  # type: ignore[misc]
     ) -> None:
         """item_count: taken from the data of `fit` if not given."""
         super().__init__(**options)
-        refuse_other_config(config)
+        check_is_config(config)
         self.training_config = config = with_one_block_per_step(config or TrainingConfig())
         self.item_count, self.k = item_count, k
         self.run: TrainingRun | None = None
         self.origin: Model | None = None
         self.loss_mean = keras.metrics.Mean(name="loss")
-        self._compile_later: Callable[[], None] = self.compile
+        self._compile_arguments: dict[str, Any] = {}
         if item_count is not None and isinstance(config, ResolvedConfig):
-            self._make_tables(item_count)
+            self.build_for(config, item_count)
 
     # --- tables
 
-    def _make_tables(self, item_count: int) -> None:
-        """One row more than there are items: blocks are padded with it."""
-        config = self.resolved
+    def build_for(self, config: ResolvedConfig, item_count: int) -> bool:
+        """Make the tables and compile the model, unless it has tables; returns whether it made them.
+
+        A table has one row more than there are items: blocks are padded with it.
+        """
+        self.training_config, self.item_count = config, item_count
+        if self.built:
+            return False
         self.items = HyperboloidEmbedding(item_count + 1, config.dimension, "zeros", name="items")
         self.items.build()
         self.histories = self.items
@@ -78,8 +84,8 @@ class MidpointModel(keras.Model):  # type: ignore[misc]
         for layer in (self.midpoint, self.retrieval):
             layer.built = True
         self.built = True
-        if not self.compiled:
-            self._compile_later()
+        self.compile(**self._compile_arguments)
+        return True
 
     @property
     def resolved(self) -> ResolvedConfig:
@@ -115,27 +121,22 @@ class MidpointModel(keras.Model):  # type: ignore[misc]
         metric: str = VALIDATION_METRIC,
         validate_every: int = 1,
     ) -> TrainingRun:
-        """A run of this model on these data: it decides what the config leaves open, and initialises the points unless
-        there are some."""
+        """Make a run of this model on these data. The run decides what the config leaves open, and its runner
+        initialises the points unless the model has some."""
         if self.item_count not in (None, len(data.items)):
             raise InputError(
                 f"the data have {len(data.items)} items and the model {self.item_count}: give its own data"
             )
         make_runner = partial(KerasRunner, self)
-        made = TrainingRun(data, self.training_config, validation, metric, validate_every, make_runner)
+        self.run = TrainingRun(data, self.training_config, validation, metric, validate_every, make_runner=make_runner)
         if self.origin is not None and self.origin.attributes is not None:
-            made.note(NoteKind.ATTRIBUTES_LEFT_OUT)
-        self._runner = cast(KerasRunner, made.runner)
-        self.training_config, self.item_count = made.config, len(data.items)
-        if not self.built:
-            self._make_tables(len(data.items))
-            self._runner.write_points()
-        self.run = made
-        return made
+            self.run.note(NoteKind.ATTRIBUTES_LEFT_OUT)
+        return self.run
 
-    def read_points(self) -> None:
+    def write_tables(self) -> None:
         """Write the points to the tables of the run."""
-        self._runner.read_points()
+        if self.run is not None:
+            cast(KerasRunner, self.run.runner).write_tables()
 
     # --- training
 
@@ -145,14 +146,14 @@ class MidpointModel(keras.Model):  # type: ignore[misc]
             raise ConfigError(f"loss is {loss!r}: give SampledSoftmax, WMRB or BPR of lorentzrec.keras")
         if isinstance(optimizer, RiemannianOptimiser):
             _refuse_options_of_tables(optimizer)
-        if not isinstance(self.training_config, ResolvedConfig):  # the data have to decide first
-            self._compile_later = partial(self.compile, optimizer, loss, **options)
+        self._compile_arguments = {"optimizer": optimizer, "loss": loss, **options}
+        if not isinstance(self.training_config, ResolvedConfig):  # `build_for` compiles when the data have decided
             return
         self.follows_config = optimizer is None
-        self.ranking_loss: RankingLoss = loss or loss_of(self.resolved)
+        self.ranking_loss: RankingLoss = loss or make_loss(self.resolved)
         if options.setdefault("jit_compile", "auto") == "auto" and BACKEND == "torch":
             options["jit_compile"] = False
-        super().compile(optimizer=optimizer_of(self.resolved) if optimizer is None else optimizer, **options)
+        super().compile(optimizer=make_optimizer(self.resolved) if optimizer is None else optimizer, **options)
         if self.built:
             self.optimizer.build(self.trainable_variables)
 
@@ -288,12 +289,12 @@ class MidpointModel(keras.Model):  # type: ignore[misc]
         """The trained points as a `lorentzrec.Model`, with the histories of `data`; None: of the data of `fit`."""
         if data is None and self.run is None and self.origin is not None:
             points = [hyperboloid.lift(space).astype(np.float32) for space in self.points()]
-            return replace(self.origin, item_points=points[0], history_points=points[-1])
+            return self.origin.with_points(item_points=points[0], history_points=points[-1])
         run = self.run if data is None else self.prepare(data)
         if run is None:
             raise InputError("the model was not trained in this process: give to_model the data it was trained on")
-        self.read_points()
-        return run.result()
+        self.write_tables()
+        return run.build_model()
 
     @classmethod
     def from_model(cls, model: Model, **options: Any) -> MidpointModel:
@@ -339,28 +340,24 @@ def weights_outside_folds(batch: dict[str, Tensor]) -> Tensor:
 
 
 def with_one_block_per_step(config: TrainingConfig) -> TrainingConfig:
-    """The config with the only setting whose default differs from that of the local engine; an error that names the
-    settings which only the compiled kernels have."""
-    unsupported = {"geometry": "euclidean", "model": "symmetric", "optimiser": "adam"}
-    found = [f"{name}={value}" for name, value in unsupported.items() if getattr(config, name) == value]
-    decided = isinstance(config, ResolvedConfig)  # by the data, or for another engine
-    if not decided and config.threads is not None:
-        found.append(f"threads={config.threads}")
-    if not decided and config.blocks_per_step not in (None, 1):
-        found.append(f"blocks_per_step={config.blocks_per_step}")
-    if found:
-        raise ConfigError(
-            f"the keras engine does not support {', '.join(found)}: leave it out, or use the local engine"
-        )
+    """The config with one block per step, the only default that differs from the local engine's. An error names the
+    settings that Keras does not support."""
+    unsupported: dict[str, object] = {"geometry": "euclidean", "model": "symmetric", "optimiser": "adam"}
+    if not isinstance(config, ResolvedConfig):  # a resolved config has threads and blocks of the data's choice
+        if config.threads is not None:
+            unsupported["threads"] = config.threads
+        if config.blocks_per_step not in (None, 1):
+            unsupported["blocks_per_step"] = config.blocks_per_step
+    check_supported("keras", config, unsupported)
     return replace(config, blocks_per_step=1)
 
 
-def loss_of(config: ResolvedConfig) -> RankingLoss:
+def make_loss(config: ResolvedConfig) -> RankingLoss:
     if config.loss == "wmrb":
         return WMRB(config.scale, config.margin)
     return SampledSoftmax(config.scale) if config.loss == "softmax" else BPR(config.scale)
 
 
-def optimizer_of(config: ResolvedConfig) -> RiemannianOptimiser:
+def make_optimizer(config: ResolvedConfig) -> RiemannianOptimiser:
     kind = RiemannianSGD if config.optimiser == "rsgd" else RiemannianAdagrad
     return kind(config.learning_rate, clip_norm=config.clip_norm, regularisation=config.regularisation)

@@ -12,7 +12,7 @@ from keras import ops
 from lorentzrec.errors import ConfigError
 from lorentzrec.keras.backend import BACKEND, Tensor, read_rows, write_rows
 from lorentzrec.keras.points import riemannian, time_of
-from lorentzrec.learning.kernels.structures import MAXIMUM_RADIUS, MAXIMUM_STEP
+from lorentzrec.learning.engine import MAXIMUM_RADIUS, MAXIMUM_STEP
 
 _LARGEST_SPACE = float(np.sinh(MAXIMUM_RADIUS))
 _TINY = 1e-30

@@ -14,7 +14,7 @@ from typing import Any
 from keras import ops
 
 from lorentzrec.keras.backend import Tensor, custom_gradient, float64
-from lorentzrec.learning.kernels.structures import COINCIDENT_DISTANCE
+from lorentzrec.learning.engine import COINCIDENT_DISTANCE
 
 _SMALLEST_GAP = COINCIDENT_DISTANCE**2 / 2
 

@@ -8,7 +8,8 @@ from typing import Any
 
 import keras
 
-from lorentzrec.errors import ArtifactError, first_line
+from lorentzrec.base.library_faults import first_line
+from lorentzrec.errors import ArtifactError
 
 
 def load_model(path: str | Path, **options: Any) -> Any:

@@ -6,8 +6,7 @@ from typing import Unpack
 
 from lorentzrec.data.interactions import Interactions, refuse_other_data
 from lorentzrec.keras.midpoint_model import MidpointModel
-from lorentzrec.learning.run import VALIDATION_METRIC
-from lorentzrec.learning.trainer import RunOptions, finish
+from lorentzrec.learning.engine import VALIDATION_METRIC, RunOptions, run_training
 from lorentzrec.model.config import TrainingConfig
 from lorentzrec.model.model import Model
 
@@ -22,8 +21,6 @@ def train(
     **options: Unpack[RunOptions],
 ) -> Model:
     """`lorentzrec.train` on the back end of Keras: the same blocks, validation, checkpoints and model, and the same
-    arguments but for `attributes` and `start`."""
+    arguments except `attributes` and `start`."""
     refuse_other_data(data, "train")
-    run = MidpointModel(config).prepare(data, validation, metric, validate_every)
-    # there is nothing to prepare: the back end compiles its graphs in the first epoch
-    return finish(run, **options, before_epochs=lambda *_: None)
+    return run_training(MidpointModel(config).prepare(data, validation, metric, validate_every), **options)

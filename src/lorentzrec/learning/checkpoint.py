@@ -9,22 +9,21 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lorentzrec.atomic import MARKER, atomic_directory, checksum, current_directory, read_directory
+from lorentzrec.base.atomic import MARKER, atomic_directory, checksum, current_directory, read_directory
+from lorentzrec.base.manifest import FolderKind, write_manifest
 from lorentzrec.errors import ArtifactError, ConfigError
-from lorentzrec.manifest import SEAL, FolderKind, write_manifest
 from lorentzrec.model.config import TrainingConfig
-from lorentzrec.model.notes import Note, read_notes, write_notes
+from lorentzrec.model.notes import Note
 from lorentzrec.model.record import EpochRecord
 
 ARRAYS = "state.safetensors"
 AGAIN = "delete it and train from the start"
 CHECKPOINT = FolderKind(
     "lorentzrec checkpoint",
-    2,
+    1,
     "checkpoint",
     AGAIN,
     {"config": dict, "data_digest": str, "record": list, "best_epoch": int, "notes": list},
-    unsealed=1,
 )
 
 
@@ -51,13 +50,13 @@ class Checkpoint:
         with atomic_directory(path) as folder:
             save_file({name: np.ascontiguousarray(array) for name, array in self.arrays.items()}, folder / ARRAYS)
             manifest = {
-                "kind": CHECKPOINT.name,
+                "format": CHECKPOINT.name,
                 "format_version": CHECKPOINT.version,
                 "config": self.config.to_dict(),
                 "data_digest": self.data_digest,
                 "record": [epoch.to_dict() for epoch in self.record],
                 "best_epoch": self.best_epoch,
-                **write_notes(self.notes),
+                "notes": [note.to_dict() for note in self.notes],
                 "files": {ARRAYS: checksum(folder / ARRAYS)},
             }
             write_manifest(folder, manifest)
@@ -79,18 +78,17 @@ class Checkpoint:
 
         manifest = CHECKPOINT.parse((folder / MARKER).read_bytes(), folder / MARKER)
         try:
-            sealed = manifest["format_version"] == CHECKPOINT.version  # else of 0.1, with this checksum in its place
-            if checksum(folder / ARRAYS) != (manifest["files"].get(ARRAYS) if sealed else manifest[SEAL]):
+            if checksum(folder / ARRAYS) != manifest["files"][ARRAYS]:
                 raise ArtifactError(f"{folder / ARRAYS} is damaged: {AGAIN}")
             record = tuple(EpochRecord.from_dict(epoch) for epoch in manifest["record"])
             if not 0 <= manifest["best_epoch"] <= len(record):
                 raise ValueError(f"the best epoch is {manifest['best_epoch']} of {len(record)}")
             return cls(
-                config=TrainingConfig.from_mapping({"memory": "none"} | manifest["config"]),  # 0.1 had no memory
+                config=TrainingConfig.from_mapping(manifest["config"]),
                 data_digest=manifest["data_digest"],
                 record=record,
                 best_epoch=manifest["best_epoch"],
-                notes=read_notes(manifest),
+                notes=tuple(map(Note.from_dict, manifest["notes"])),
                 arrays=load_file(folder / ARRAYS),
             )
         except (ValueError, KeyError, TypeError, AttributeError, SafetensorError, ConfigError) as error:
@@ -106,16 +104,13 @@ class Checkpoint:
             )
         return array
 
-    def refuse_other(self, config: TrainingConfig, data_digest: str) -> None:
-        """Only the same run can be continued; the number of threads may differ.
-
-        None is a hyper-parameter that the release which wrote the checkpoint did not have.
-        """
+    def check_same_run(self, config: TrainingConfig, data_digest: str) -> None:
+        """Raise an error unless this is a checkpoint of the same run. The number of threads may differ."""
         if self.data_digest != data_digest:
             raise ConfigError("the checkpoint belongs to other data: give the same data, or train without resume")
         mine, given = self.config.to_dict(), config.to_dict()
         for name in mine:
-            if name != "threads" and mine[name] is not None and mine[name] != given[name]:
+            if name != "threads" and mine[name] != given[name]:
                 raise ConfigError(
                     f"the checkpoint was made with {name}={mine[name]}, not {given[name]}: "
                     "set it back, or train without resume"

@@ -5,13 +5,16 @@ from __future__ import annotations
 import hashlib
 import math
 import threading
-from collections.abc import Callable
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from functools import cache
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from lorentzrec.base.threads import thread_pool
 from lorentzrec.data.arrays import Booleans
 from lorentzrec.data.attributes import ItemAttributes
 from lorentzrec.data.interactions import Interactions, offsets_of
@@ -19,6 +22,7 @@ from lorentzrec.errors import InputError, TrainingError
 from lorentzrec.learning.barrier import Barrier
 from lorentzrec.learning.kernels.attributes import compose_points, pass_to_vectors
 from lorentzrec.learning.kernels.blocks import apply_gradients, asymmetric_gradients, symmetric_gradients
+from lorentzrec.learning.kernels.compiling import announced
 from lorentzrec.learning.kernels.structures import (
     BROKEN,
     CAPPED,
@@ -33,18 +37,19 @@ from lorentzrec.learning.kernels.triplets import triplet_steps
 from lorentzrec.learning.tables import (
     BLOCK_ROWS,
     FOLDED_BLOCK_ROWS,
-    attribute_lookups,
-    attribute_slots,
-    attributes_of,
-    composed_of,
-    events_of,
-    points_table,
-    settings_of,
-    step_of,
-    workspace_of,
+    allocate_composed,
+    allocate_lookups,
+    allocate_step,
+    allocate_workspace,
+    convert_attributes,
+    convert_events,
+    convert_settings,
+    count_attribute_slots,
+    make_table,
+    wrap_composed,
 )
-from lorentzrec.model.config import ResolvedConfig
-from lorentzrec.threads import thread_pool
+from lorentzrec.model.config import ResolvedConfig, TrainingConfig
+from lorentzrec.model.notes import Note
 
 _EVENTS_PER_CALL = 1 << 15
 """Triplets that a thread takes at a time: enough to make the cost of a call negligible, few enough for a prompt Ctrl-C
@@ -66,20 +71,37 @@ class EpochResult:
     coincident: int = 0
     """Pairs of points without a direction from one to the other."""
     saturated: int = 0
-    """Times that a customer had no negative."""
+    """How often a customer had no valid negative."""
 
 
-class Runner(Protocol):
-    """Runs the epochs of a training run."""
+class Runner(ABC):
+    """Runs the epochs of a training run. Between epochs, the tables of the run hold the points."""
 
+    @abstractmethod
     def run(
         self, epoch: int, learning_rate: float, advance: Callable[[int, float], None], cancelled: threading.Event
     ) -> EpochResult:
-        """One epoch; see `EpochRunner.run`."""
-        ...
+        """Run one epoch; see `EpochRunner.run`."""
+
+    def prepare(self, announce: Callable[[str], None]) -> None:  # noqa: B027, a runner may have nothing to do
+        """Called before the first epoch. `announce` prints a line about something that takes long."""
+
+    def check_notes(self, notes: Sequence[Note]) -> None:  # noqa: B027
+        """Called with the notes of a checkpoint to resume from. Raises an error if its run does not fit this one."""
 
 
-class EpochRunner:
+class EpochCut(NamedTuple):
+    """The customers of an epoch, divided into blocks."""
+
+    order: NDArray[np.int64]
+    """Rows of the customers in the order in which the epoch visits them."""
+    bounds: NDArray[np.int64]
+    """Where blocks begin in `order`, and the end of the last one."""
+    positives: NDArray[np.int64]
+    """The positives of each block."""
+
+
+class EpochRunner(Runner):
     """Runs epochs over one set of interactions, on this machine.
 
     `histories` holds what customers are made of: their own points (symmetric), or items' points (the same table as
@@ -103,36 +125,37 @@ class EpochRunner:
         events."""
         self.config = config
         self.histories, self.items = histories, items
-        self.events = events_of(data, config.model)
+        self.events = convert_events(data, config.model, orders=config.history == "orders")
         self.lengths = data.lengths
         symmetric = config.model == "symmetric"
-        folded = config.history == "folds" and not symmetric
         self.triplets = config.triplets
         self.targets, self.learners, self.positives = find_learners(data, config)
-        self.block_rows = FOLDED_BLOCK_ROWS if folded else BLOCK_ROWS
+        self.block_rows = block_rows(config)
         rows = self.block_rows if symmetric else self.block_rows + int(self.lengths.max(initial=0))
         threads = config.threads
-        extra = 0 if attributes is None else attribute_slots(attributes, config, rows)
-        item_count = len(data.items)
+        extra = 0 if attributes is None else count_attribute_slots(attributes, config, rows)
+        item_count, shared = len(data.items), histories is items
         if not self.triplets:
             threads = min(threads, config.blocks_per_step)
-            self.step = step_of(config, rows, item_count, extra)
+            self.step = allocate_step(config, rows, item_count, extra)
         elif config.deterministic:
             threads = 1
         self.workspaces = [
-            workspace_of(config, rows, len(histories.points), item_count, shared=histories is items, extra_slots=extra)
+            allocate_workspace(config, rows, len(histories.points), item_count, shared=shared, extra_slots=extra)
             for _ in range(threads)
         ]
         self.read = histories, items
         """The tables of points that blocks read. With attributes, these are composed of the vectors in the others."""
         self.attributes: Attributes | None = None
         if attributes is not None:
-            self.attributes = attributes_of(attributes, data.item_counts > 0 if known is None else known, config)
-            shared = histories is items
-            of_items = composed_of(item_count, config.dimension)
-            self.composed = of_items if shared else composed_of(item_count, config.dimension), of_items
-            self.read = points_table(self.composed[0]), points_table(of_items)
-            self.lookups = [attribute_lookups(attributes, shared=shared) for _ in range(threads)]
+            self.attributes = convert_attributes(attributes, data.item_counts > 0 if known is None else known, config)
+            of_items = allocate_composed(item_count, config.dimension)
+            self.composed = of_items if shared else allocate_composed(item_count, config.dimension), of_items
+            self.read = wrap_composed(self.composed[0]), wrap_composed(of_items)
+            self.lookups = [allocate_lookups(attributes, shared=shared) for _ in range(threads)]
+
+    def prepare(self, announce: Callable[[str], None]) -> None:
+        compile_kernels(self.config, announce, attributes=self.attributes is not None)
 
     def run(
         self,
@@ -149,7 +172,7 @@ class EpochRunner:
 
         part: of an epoch that is run in `parts`, one call each. The points after the last are those of one call.
         """
-        settings = settings_of(self.config, learning_rate)
+        settings = convert_settings(self.config, learning_rate)
         for workspace in self.workspaces:
             workspace.counters[:] = 0
         if self.triplets:
@@ -183,18 +206,18 @@ class EpochRunner:
         learned = np.add.reduceat(positives, firsts).tolist()
         # the last block of a step to be finished should be a small one
         orders = [np.argsort(-positives[first : first + size], kind="stable") for first in firsts]
-        place = np.zeros(1, np.int64)  # how many blocks of the step are taken
+        taken = np.zeros(1, np.int64)  # how many blocks of the step are taken
         number, end = part * len(orders) // parts, (part + 1) * len(orders) // parts
         total, done = 0.0, 0
         stopped = number == end
 
-        def empty_place() -> None:
-            place[0] = 0
+        def reset_taken() -> None:
+            taken[0] = 0
 
         def stop_if_cancelled() -> None:
             nonlocal stopped
             stopped = cancelled.is_set()
-            empty_place()
+            reset_taken()
 
         def end_step() -> None:
             nonlocal total, done, number, stopped
@@ -205,7 +228,7 @@ class EpochRunner:
             stopped = number == end or any(workspace.counters[BROKEN] for workspace in self.workspaces)
 
         computed, applied = Barrier(threads, stop_if_cancelled), Barrier(threads, end_step)
-        composed, passed = Barrier(threads), Barrier(threads, empty_place)
+        composed, passed = Barrier(threads), Barrier(threads, reset_taken)
         barriers = composed, computed, passed, applied
         vectors, key = (self.histories, self.items), epoch_key(self.config.seed, epoch)
 
@@ -219,13 +242,13 @@ class EpochRunner:
                         share = (epoch << 32) + number, first, first + len(blocks), thread, threads
                         compose_points(*share, *cut, self.events, *vectors, *made, settings, key, workspace)
                         composed.wait()
-                    while place[0] < len(blocks) and not cancelled.is_set():
-                        gradients(workspace, number * size, blocks, place, _BLOCKS_PER_CALL)
+                    while taken[0] < len(blocks) and not cancelled.is_set():
+                        gradients(workspace, number * size, blocks, taken, _BLOCKS_PER_CALL)
                     computed.wait()
                     if stopped:
                         return
                     if self.attributes is not None:
-                        pass_to_vectors(len(blocks), place, *made, settings.curved, self.lookups[thread], step)
+                        pass_to_vectors(len(blocks), taken, *made, settings.curved, self.lookups[thread], step)
                         passed.wait()
                     scratch = workspace.chosen, workspace.counters
                     apply_gradients(len(blocks), thread, threads, *vectors, settings, *scratch, step)
@@ -242,10 +265,10 @@ class EpochRunner:
 
     def _blocks(
         self, epoch: int, settings: Settings
-    ) -> tuple[Callable[..., None], NDArray[np.int64], tuple[NDArray[np.int64], ...]]:
+    ) -> tuple[Callable[..., None], NDArray[np.int64], Sequence[NDArray[np.int64]]]:
         """The blocks of an epoch: (gradients, positives, cut).
 
-        gradients(workspace, first, blocks, place, most) writes the gradients of blocks into the step; its arguments
+        gradients(workspace, first, blocks, taken, limit) writes the gradients of blocks into the step; its arguments
         after the workspace are the first ones of `symmetric_gradients`. positives: those of each block. cut: the
         customers of an asymmetric epoch in order, and where blocks begin and end; empty for a symmetric one.
         """
@@ -254,19 +277,16 @@ class EpochRunner:
         if self.config.model == "symmetric":
             sizes = np.minimum(rows, self.positives - np.arange(0, self.positives, rows))
             return lambda workspace, *taking: symmetric_gradients(*taking, rows, *shared, workspace, step), sizes, ()
-        order = order_of(self.learners, self.config.seed, epoch)
-        bounds = block_bounds(self.lengths[order], rows)
-        positives = np.diff(offsets_of(self.targets[order])[bounds])
-        cut = order, bounds
+        *cut, positives = cut_epoch(self.learners, self.targets, self.lengths, self.config, epoch)
         return lambda workspace, *taking: asymmetric_gradients(*taking, *cut, *shared, workspace, step), positives, cut
 
     def _run_triplets(
         self, epoch: int, settings: Settings, advance: Callable[[int, float], None], cancelled: threading.Event
     ) -> tuple[float, int]:
         """The summed loss of an epoch and its positives: threads take customers and share the points without locks."""
-        order, key = order_of(self.learners, self.config.seed, epoch), epoch_key(self.config.seed, epoch)
+        order, key = shuffle_learners(self.learners, self.config.seed, epoch), epoch_key(self.config.seed, epoch)
         weights = self.targets[order] * settings.negative_count
-        calls = block_bounds(weights, _EVENTS_PER_CALL).tolist()
+        calls = cut_blocks(weights, _EVENTS_PER_CALL).tolist()
         following = iter(range(len(calls) - 1))
         lock = threading.Lock()
         total, done = 0.0, 0
@@ -304,7 +324,7 @@ class EpochRunner:
 def find_learners(data: Interactions, config: ResolvedConfig) -> tuple[NDArray[np.int64], NDArray[np.int64], int]:
     """Targets of each customer, the rows of the customers to learn from, and the positives of an epoch."""
     symmetric = config.model == "symmetric"
-    targets = target_counts(data, causal=not symmetric and config.history != "folds")
+    targets = count_targets(data, "folds" if symmetric else config.history)
     # a customer of the asymmetric model needs another event to be predicted from
     learners = np.flatnonzero((targets > 0) & (data.lengths >= (1 if symmetric else 2)))
     if len(learners) == 0:
@@ -317,9 +337,13 @@ def find_learners(data: Interactions, config: ResolvedConfig) -> tuple[NDArray[n
     return targets, learners, positives
 
 
-def target_counts(data: Interactions, *, causal: bool) -> NDArray[np.int64]:
+def count_targets(data: Interactions, history: str) -> NDArray[np.int64]:
     """Events of each customer that are predicted: the labelled ones, or without labels all. With causal histories the
-    first event is not among them, having nothing to be predicted from."""
+    first event, and with orders the first order, are not among them, having nothing to be predicted from."""
+    causal = history == "causal"
+    if history == "orders":
+        predicted = (data.order_positions > 0) & (True if data.labels is None else data.labels)
+        return np.bincount(data.user_rows[predicted], minlength=len(data.users))
     if data.labels is None:
         return np.maximum(data.lengths - int(causal), 0)
     labels = data.labels.astype(np.int64)
@@ -330,8 +354,26 @@ def target_counts(data: Interactions, *, causal: bool) -> NDArray[np.int64]:
     return counts
 
 
-def order_of(learners: NDArray[np.int64], seed: int, epoch: int) -> NDArray[np.int64]:
-    """The customers in the order in which an epoch visits them."""
+def cut_epoch(
+    learners: NDArray[np.int64],
+    targets: NDArray[np.int64],
+    lengths: NDArray[np.int64],
+    config: ResolvedConfig,
+    epoch: int,
+) -> EpochCut:
+    """Divide the customers of an asymmetric epoch into blocks; `targets` and `lengths` are those of all customers."""
+    order = shuffle_learners(learners, config.seed, epoch)
+    bounds = cut_blocks(lengths[order], block_rows(config))
+    return EpochCut(order, bounds, np.diff(offsets_of(targets[order])[bounds]))
+
+
+def block_rows(config: ResolvedConfig) -> int:
+    """Events of a block."""
+    return FOLDED_BLOCK_ROWS if config.history == "folds" and config.model == "asymmetric" else BLOCK_ROWS
+
+
+def shuffle_learners(learners: NDArray[np.int64], seed: int, epoch: int) -> NDArray[np.int64]:
+    """Put the customers in the order in which an epoch visits them."""
     return np.random.default_rng([seed, epoch]).permutation(learners)
 
 
@@ -340,12 +382,48 @@ def epoch_key(seed: int, epoch: int) -> np.uint64:
     return np.uint64(int.from_bytes(hashlib.sha256(f"{seed}:{epoch}".encode()).digest()[:8], "little"))
 
 
-def block_bounds(lengths: NDArray[np.int64], rows: int) -> NDArray[np.int64]:
-    """Where blocks of customers begin, and the end: a block is closed by the customer with whom it reaches this many
-    events."""
+def cut_blocks(lengths: NDArray[np.int64], rows: int) -> NDArray[np.int64]:
+    """Divide customers with these numbers of events into blocks. Returns where blocks begin, and the end of the last
+    block. A block ends with the customer with whom it reaches `rows` events."""
     ends = np.cumsum(lengths)
     bounds = [0]
     while bounds[-1] < len(lengths):
         before = ends[bounds[-1] - 1] if bounds[-1] else 0
         bounds.append(min(int(np.searchsorted(ends, before + rows)) + 1, len(lengths)))
     return np.array(bounds, np.int64)
+
+
+def compile_kernels(
+    config: TrainingConfig | None = None,
+    announce: Callable[[str], None] = lambda line: None,
+    *,
+    attributes: bool = False,
+) -> None:
+    """Compile what training with this config calls, or load it from the cache on disk.
+
+    It runs an epoch on a few events in the calling thread, so that Ctrl-C ends it. The types that the kernels are
+    compiled for are those of every training run. `announce` is called with a line if there is something to compile.
+
+    attributes: also compile what training with attributes calls, if the model can have them.
+    """
+    import polars as pl
+
+    # Two customers who have bought two of three items each.
+    data = Interactions.from_pairs(np.array([0, 0, 1, 1]), np.array([0, 1, 1, 2]), np.arange(4))
+    config = (config or TrainingConfig()).replace(dimension=2, negative_count=2, validation=0.0, threads=1)
+    if config.history == "orders":  # has the kernels of causal histories
+        config = config.replace(history="causal")
+    described, count = None, len(data.items)
+    if attributes and config.model == "asymmetric":
+        colours = pl.DataFrame({"item": [0, 1, 2], "colour": ["red", "red", "red"]})
+        described = ItemAttributes.from_frame(colours).align(data.items)
+        count += len(described.values)
+    resolved = config.resolve_for(data, attributes=described is not None)
+    points = np.linspace(-0.1, 0.1, 2 * count, dtype=np.float32).reshape(count, 2)
+    items = histories = make_table(points, resolved)
+    if config.model == "symmetric" or resolved.targets == "separate":
+        histories = make_table(points, resolved)
+    runner = EpochRunner(data, resolved, histories, items, described)
+    with announced(cache(announce)):
+        runner.run(1, resolved.learning_rate, lambda positives, loss: None, threading.Event())
+        Barrier(2)  # which the single thread does not use

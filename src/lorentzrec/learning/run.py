@@ -6,35 +6,34 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, replace
-from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from lorentzrec.base.interrupts import deferred_interrupts
 from lorentzrec.data.arrays import Booleans, mask_of
 from lorentzrec.data.attributes import ItemAttributes
+from lorentzrec.data.event_order import mentions_ties
 from lorentzrec.data.interactions import Interactions, offsets_of
-from lorentzrec.data.ties import mentions_ties
 from lorentzrec.data.vocabulary import UNKNOWN
 from lorentzrec.errors import ConfigError, InputError
 from lorentzrec.evaluation.protocol import cutoff_of, evaluate
-from lorentzrec.interrupts import deferred_interrupts
 from lorentzrec.learning.checkpoint import Checkpoint
 from lorentzrec.learning.epochs import EpochRunner, Runner, find_learners
 from lorentzrec.learning.kernels.structures import Table
+from lorentzrec.learning.memory_weight import choose_weight, count_customers, usual_weight
 from lorentzrec.learning.progress import TrainingProgress
-from lorentzrec.learning.schedule import learning_rate
-from lorentzrec.learning.tables import points_of, table_of
-from lorentzrec.learning.warm_start import continued_config, start_from, state_of
-from lorentzrec.learning.weighing import choose_weight, customers_for
-from lorentzrec.memory import Memory, build_memory
+from lorentzrec.learning.tables import copy_points, make_table
+from lorentzrec.learning.warm_start import continued_config, copy_optimiser_state, start_from
 from lorentzrec.model.catalogue import with_alike
-from lorentzrec.model.composing import AttributePoints, compose
 from lorentzrec.model.config import ResolvedConfig, TrainingConfig
 from lorentzrec.model.model import Model
 from lorentzrec.model.notes import Note, NoteKind
 from lorentzrec.model.record import EpochRecord
+from lorentzrec.points.composing import AttributePoints, compose
+from lorentzrec.points.memory import Memory, build_memory
+from lorentzrec.points.points import Points
 
 VALIDATION_METRIC = "ndcg@10"
 
@@ -49,7 +48,8 @@ class TrainingRun:
         validation: Interactions | None = None,
         metric: str = VALIDATION_METRIC,
         validate_every: int = 1,
-        make_runner: Callable[[Interactions, ResolvedConfig, Table, Table], Runner] = EpochRunner,
+        *,
+        make_runner: Callable[[Interactions, ResolvedConfig, Table, Table], Runner] | None = None,
         attributes: Any = None,
         start: Model | None = None,
         learn: Booleans | None = None,
@@ -57,65 +57,81 @@ class TrainingRun:
         """Decide what `config` leaves open, hold out events for validation, and initialise the points.
 
         metric: what the best epoch is chosen by.
-        make_runner: what runs the epochs, made of the events to learn from, the config, and the points of histories and
-        items.
-        attributes: those of the items, of which their points are composed: `ItemAttributes`, or a frame; None: those of
-        the start model, if it has any.
+        make_runner: makes the runner of another engine, from the events to learn from, the config, and the tables of
+        histories and items. None makes the runner of this machine. Only that one composes points of attributes.
+        attributes: `ItemAttributes` or a frame with the attributes of items, of which their points are composed. None
+        takes the attributes of the start model, if it has any.
         start: the model whose points to start from.
-        learn: the events to learn from; None: all. The others are part of histories only.
+        learn: which events to learn from. None means all; the others only count as part of histories.
         """
         if validate_every < 1:
             raise InputError(f"validate_every={validate_every}: validate after every 1, 2, ... epochs")
         self.data, self.metric, self.validate_every = data, metric, validate_every
         self.start = start
         chosen = config or TrainingConfig() if start is None else continued_config(start, config)
-        self.config = config = chosen.resolve_for(data, attributes=attributes is not None)
-        _refuse_hopeless(data, config)
-        if learn is not None:
-            data = replace(data, labels=learn if data.labels is None else data.labels & learn)
-        self.training_data, self.held_out = (data, validation) if validation is not None else _hold_out(data, config)
-        self.held_out_for_memory = self.held_out
-        """Events to choose the weight of the memory by, if it has one."""
-        if config.memory == "none" or start is not None:
-            self.held_out_for_memory = None
-        elif self.held_out_for_memory is None:
-            self.training_data, self.held_out_for_memory = _hold_out(data, config, customers_for(data))
-        random = np.random.default_rng(config.seed)
-        frequency = self.training_data.item_counts
-        count = len(data.items)
-        self.attributes, unused = _trainable(attributes, config, self.training_data, start)
-        attributes = self.attributes
+        if make_runner is not None and data.in_orders:
+            if chosen.history == "orders":
+                raise ConfigError("only the local engine learns from orders: train on it, or set history=causal")
+            chosen = chosen if chosen.history else chosen.replace(history="causal")
+        self.config = chosen.resolve_for(data, attributes=attributes is not None)
+        _check_learnable(data, self.config)
+        self._hold_out_events(validation, learn)
+        self.attributes, unused = _select_attributes(attributes, self.config, self.training_data, start)
+        if self.attributes is not None and make_runner is not None:
+            raise ConfigError("only the local engine composes points of attributes: train on it, or without attributes")
         self.known = self.training_data.item_counts > 0
         """Items that have their own vector, if points are composed."""
         if start is not None:
             self.known |= start.items.rows(data.items.series) != UNKNOWN
-        if attributes is not None:
-            frequency = np.append(frequency, attributes.sum_counts(frequency))
-            count += len(attributes.values)
-        self.item_table = table_of(initial_space(count, config, frequency, random), config)
-        if config.model == "symmetric":
-            self.history_table = table_of(initial_space(len(data.users), config, None, random), config)
-        elif config.targets == "separate":
-            self.history_table = table_of(initial_space(count, config, frequency, random), config)
-        else:
-            self.history_table = self.item_table
-        if attributes is not None:
-            make_runner = partial(EpochRunner, attributes=attributes, known=self.known)
+        self._make_tables()
         tables = self.history_table, self.item_table
-        continued = [] if start is None else [*start_from(start, self.data, config, *tables, attributes)]
-        # rows of the customers to learn from, and the positives of an epoch
-        _, self.learners, self.positives = find_learners(self.training_data, config)
-        self.runner: Runner = make_runner(self.training_data, config, self.history_table, self.item_table)
-        self.notes = [*map(Note.of_text, data.notes), *continued]
-        if attributes is not None:
-            values = {"attributes": len(attributes.values), "items": int((attributes.counts > 0).sum())}
-            self.notes += [*map(Note.of_text, attributes.notes), Note(NoteKind.ATTRIBUTES, values)]
+        self.notes = [*map(Note.of_text, data.notes)]
+        if start is not None:
+            self.notes += start_from(start, data, self.config, *tables, self.attributes)
+        _, self.learners, self.positives = find_learners(self.training_data, self.config)
+        self.runner: Runner
+        if make_runner is not None:
+            self.runner = make_runner(self.training_data, self.config, *tables)
+        else:
+            self.runner = EpochRunner(self.training_data, self.config, *tables, self.attributes, self.known)
+        if self.attributes is not None:
+            described = int((self.attributes.counts > 0).sum())
+            self.notes += map(Note.of_text, self.attributes.notes)
+            self.note(NoteKind.ATTRIBUTES, attributes=len(self.attributes.values), items=described)
         if unused:
             self.note(NoteKind.OTHER_ITEMS, items=unused)
-        self.notes += _notes(self.training_data, len(self.learners), config, partly=learn is not None)
+        self.notes += _notes(self.training_data, len(self.learners), self.config, partial=learn is not None)
         self.record: list[EpochRecord] = []
         self.best_epoch = 0
         self.best: dict[str, NDArray[np.float32]] = {}
+
+    def _hold_out_events(self, validation: Interactions | None, learn: Booleans | None) -> None:
+        """Divide the data into events to learn from, to choose the epoch by, and to choose the memory's weight by."""
+        data, config = self.data, self.config
+        if learn is not None:
+            data = replace(data, labels=learn if data.labels is None else data.labels & learn)
+        self.training_data, self.held_out = (data, validation) if validation is not None else _hold_out(data, config)
+        self.held_out_for_memory = self.held_out
+        """Events to choose the weight of the memory by; None if there is no weight to choose."""
+        if config.memory == "none" or self.start is not None:
+            self.held_out_for_memory = None
+        elif self.held_out_for_memory is None:
+            self.training_data, self.held_out_for_memory = _hold_out(data, config, count_customers(data))
+        if config.history == "orders":
+            self.training_data = self.training_data.with_orders_together()
+
+    def _make_tables(self) -> None:
+        """Make the tables of items and histories, with points near the origin."""
+        config, random = self.config, np.random.default_rng(self.config.seed)
+        frequency, count = self.training_data.item_counts, len(self.data.items)
+        if self.attributes is not None:
+            frequency = np.append(frequency, self.attributes.sum_counts(frequency))
+            count += len(self.attributes.values)
+        self.item_table = self.history_table = make_table(initial_space(count, config, frequency, random), config)
+        if config.model == "symmetric":
+            self.history_table = make_table(initial_space(len(self.data.users), config, None, random), config)
+        elif config.targets == "separate":
+            self.history_table = make_table(initial_space(count, config, frequency, random), config)
 
     def note(self, kind: NoteKind, **values: Any) -> Note:
         """Add a note."""
@@ -143,7 +159,7 @@ class TrainingRun:
         and saved, or neither.
         """
         number = len(self.record) + 1
-        rate = learning_rate(self.config, number)
+        rate = self.config.rate_in(number)
         progress.begin(number)
         started = time.perf_counter()
         result = self.runner.run(number, rate, progress.advance, cancelled)
@@ -183,37 +199,51 @@ class TrainingRun:
         return {name: report[name] for name in (self.metric, f"hr@{k}")}
 
     def _points(self) -> dict[str, NDArray[np.float32]]:
-        points = {side: points_of(table, self.config) for side, table in self._tables().items()}
+        points = {side: copy_points(table, self.config) for side, table in self._tables().items()}
         if self.attributes is None:
             return points
         count = len(self.data.items)
         for side, vectors in list(points.items()):
             points[f"{side}_attributes"] = vectors[count:]
-            points[side] = compose(vectors[:count], self.known, self.attributes, vectors[count:], self.config)
+            points[side] = compose(
+                vectors[:count],
+                self.known,
+                self.attributes,
+                vectors[count:],
+                weight=self.config.attribute_weight,
+                hyperbolic=self.config.hyperbolic,
+            )
         return points
 
     def _model(self, points: dict[str, NDArray[np.float32]]) -> Model:
         symmetric = self.config.model == "symmetric"
+        attributes = None
+        if self.attributes is not None:
+            vectors = points["items_attributes"]
+            vectors_of_histories = points.get("histories_attributes", vectors)
+            weight = self.config.attribute_weight
+            attributes = AttributePoints.of_items(self.attributes, vectors, vectors_of_histories, weight)
         return Model(
             config=self.config,
             items=self.data.items,
-            item_points=points["items"],
-            history_points=points["items"] if symmetric else points.get("histories", points["items"]),
-            item_counts=self.training_data.item_counts,
+            points=Points(
+                points["items"],
+                points["items"] if symmetric else points.get("histories", points["items"]),
+                self.training_data.item_counts,
+                self.config.space,
+                attributes=attributes,
+            ),
             users=self.data.users,
             user_points=points["histories"] if symmetric else None,
             histories=self.training_data,
-            attributes=None
-            if self.attributes is None
-            else AttributePoints(
-                self.attributes,
-                points["items_attributes"],
-                points.get("histories_attributes", points["items_attributes"]),
-            ),
         )
 
-    def result(self) -> Model:
-        """The best points where there was validation, else the last; with all histories that were given."""
+    def build_model(self, *, interrupted: bool = False) -> Model:
+        """The model with the best points if there was validation, else with the last points, and with all histories.
+
+        The weight of the memory is chosen here, by ten evaluations.
+        interrupted: somebody is waiting for the model, so the memory gets its usual weight.
+        """
         notes = list(self.notes)
         if len(self.record) < self.config.epochs and self._out_of_patience:
             values = {"epoch": len(self.record), "metric": self.metric, "best": self.best_epoch}
@@ -222,45 +252,49 @@ class TrainingRun:
             notes.append(Note(NoteKind.SHORTENED_STEPS, {"steps": capped}))
         best = self.record[self.best_epoch - 1].validation if self.best_epoch else None
         model = self._model(self.best if self.best_epoch else self._points())
-        memory, chosen = self._memory(model)
+        memory, chosen = self._build_memory(model, interrupted=interrupted)
         return replace(
             model,
-            memory=memory,
-            item_counts=self.data.item_counts,
+            points=replace(model.points, memory=memory, item_counts=self.data.item_counts),
             histories=self.data,
             oldest_time=None if self.data.times is None else float(self.data.times.min()),
             newest_time=None if self.data.times is None else float(self.data.times.max()),
             parent=None if self.start is None else self.start.fingerprint,
-            optimiser_state=self._state(),
+            optimiser_state=copy_optimiser_state(
+                self.config, self._tables(), None if self.attributes is None else len(self.data.items)
+            ),
             record=tuple(self.record),
             data_digest=self.data.digest,
             metrics={f"validation {name}": value for name, value in (best or {}).items()},
             note_records=(*notes, *chosen),
         )
 
-    def _memory(self, model: Model) -> tuple[Memory | None, list[Note]]:
-        """The memory of all events, with the weight that is best on events held out from it and from the points, or
-        that of the model that the run started from."""
+    def _build_memory(self, model: Model, *, interrupted: bool) -> tuple[Memory | None, list[Note]]:
+        """The memory of all events. Its weight is that of the start model, or the best on events that were held out
+        from the memory and from the points."""
         config = self.config
         kept = None if self.start is None or config.memory == "none" else self.start.memory
-        if kept is not None:
-            memory = build_memory(self.data, config.memory_neighbours, ordered=config.history == "causal")
-            weight = kept.weight * self.start.config.scale if self.start else 0.0
-            if self.attributes is not None:
-                memory = with_alike(memory, self.attributes, self.data.item_counts == 0)
-            return memory.with_weight(kept.weight), [Note(NoteKind.MEMORY_KEPT, {"weight": weight})]
-        if self.held_out_for_memory is None:
+        if kept is None and self.held_out_for_memory is None:
             return None, []
-        choice = choose_weight(model, self.held_out_for_memory, self.metric)
-        values = asdict(choice) | {"metric": self.metric}
-        if choice.weight == 0:
-            return None, [Note(NoteKind.NO_MEMORY, values)]
+        if kept is not None and self.start is not None:
+            weight = kept.weight * self.start.config.scale
+            note = Note(NoteKind.MEMORY_KEPT, {"weight": weight})
+        elif interrupted:
+            weight = usual_weight(ordered=config.history == "causal")
+            note = Note(NoteKind.MEMORY_NOT_TUNED, {"weight": weight})
+        else:
+            assert self.held_out_for_memory is not None
+            choice = choose_weight(model, self.held_out_for_memory, self.metric)
+            weight, values = choice.weight, asdict(choice) | {"metric": self.metric}
+            if weight == 0:
+                return None, [Note(NoteKind.NO_MEMORY, values)]
+            note = Note(NoteKind.MEMORY, values)
         memory = build_memory(self.data, config.memory_neighbours, ordered=config.history == "causal")
-        return memory.with_weight(choice.weight / config.scale), [Note(NoteKind.MEMORY, values)]
-
-    def _state(self) -> dict[str, NDArray[Any]] | None:
-        """The state of the optimiser."""
-        return state_of(self.config, self._tables(), None if self.attributes is None else len(self.data.items))
+        if kept is None:
+            return memory.with_weight(weight / config.scale), [note]
+        if self.attributes is not None:
+            memory = with_alike(memory, self.attributes, self.data.item_counts == 0)
+        return memory.with_weight(kept.weight), [note]
 
     def _validated(self, record: EpochRecord) -> float:
         return -1.0 if record.validation is None else record.validation[self.metric]
@@ -281,7 +315,8 @@ class TrainingRun:
         return Checkpoint(self.config, self._digest, tuple(self.record), self.best_epoch, tuple(self.notes), arrays)
 
     def restore(self, checkpoint: Checkpoint) -> None:
-        checkpoint.refuse_other(self.config, self._digest)
+        self.runner.check_notes(checkpoint.notes)
+        checkpoint.check_same_run(self.config, self._digest)
         if any(self.metric not in epoch.validation for epoch in checkpoint.record if epoch.validation is not None):
             raise InputError(f"the checkpoint was not validated by {self.metric}: resume with the metric it began with")
         for side, table in self._tables().items():
@@ -317,14 +352,15 @@ def initial_space(
     return direction * (2 * radius / (1 - radius**2)).astype(np.float32)[:, None]
 
 
-def _trainable(
+def _select_attributes(
     attributes: Any, config: ResolvedConfig, data: Interactions, start: Model | None
 ) -> tuple[ItemAttributes | None, int]:
-    """The attributes in the rows of the data, those of the start model first, and how many items the data do not have.
+    """The attributes in the rows of the data, those of the start model first. The second value counts the items of
+    `attributes` that the data do not have.
 
-    Attributes that no event is about are left out.
+    Attributes of items without an event are left out.
     """
-    known = None if start is None or start.attributes is None else start.attributes.of_items.align(data.items)
+    known = None if start is None or start.item_attributes is None else start.item_attributes.align(data.items)
     if attributes is None:
         return known, 0
     if config.model == "symmetric":
@@ -341,7 +377,8 @@ def _trainable(
     return (aligned if known is None else aligned.completed_by(known)), others
 
 
-def _refuse_hopeless(data: Interactions, config: ResolvedConfig) -> None:
+def _check_learnable(data: Interactions, config: ResolvedConfig) -> None:
+    """Raise an error if there is nothing to learn from these data."""
     if len(data) == 0:
         raise InputError("there are no events to learn from: give at least one")
     if len(data.items) < 2:
@@ -365,10 +402,11 @@ def _refuse_hopeless(data: Interactions, config: ResolvedConfig) -> None:
 def _hold_out(
     data: Interactions, config: ResolvedConfig, customers: int | None = None
 ) -> tuple[Interactions, Interactions | None]:
-    """Take the last event (without order: a random one) from some customers with at least three events. It must be
-    labelled, where there are labels.
+    """Divide the data into events to learn from and held-out events: the last event, with orders the last order, and
+    without times a random event, of some customers with at least three events. If there are labels, the held-out event
+    is labelled, or an event of the held-out order.
 
-    customers: at most that many; None: as `config.validation` has it.
+    customers: how many customers, at most. None takes the number from `config.validation`.
     """
     if (customers is None and config.validation == 0) or customers == 0:
         return data, None
@@ -376,36 +414,54 @@ def _hold_out(
     last = np.maximum(data.offsets[1:] - 1, 0)
     before = offsets_of(labels.astype(np.int64))[data.offsets]  # labelled events before each customer
     counts = np.diff(before)
-    able = np.flatnonzero((data.lengths >= 3) & (labels[last] if data.ordered else counts > 0))
-    wanted = config.validation if config.validation >= 1 else config.validation * len(able)
-    count = min(int(wanted) if customers is None else customers, len(able))
+    if config.history == "orders":
+        count_before = np.zeros(len(data.users), np.int64)  # orders before the newest one
+        np.maximum.at(count_before, data.user_rows, data.order_positions)
+        newest = data.order_positions == count_before[data.user_rows]
+        wholly = np.bincount(data.user_rows[newest & labels], minlength=len(data.users)) > 0
+        eligible = np.flatnonzero((data.lengths >= 3) & wholly & (count_before > 0))
+    else:
+        eligible = np.flatnonzero((data.lengths >= 3) & (labels[last] if data.ordered else counts > 0))
+    wanted = config.validation if config.validation >= 1 else config.validation * len(eligible)
+    count = min(int(wanted) if customers is None else customers, len(eligible))
     if count == 0 and customers is not None:
         return data, None
     if count == 0:
         raise InputError(
-            f"validation={config.validation} holds out no event, as {len(able)} customers have the three it takes: "
+            f"validation={config.validation} selects no customer: only {len(eligible)} have the required three events; "
             "set it to 0, or higher"
         )
     random = np.random.default_rng([config.seed, 1])
-    chosen = random.choice(able, count, replace=False)
-    places = data.offsets[chosen + 1] - 1
+    chosen = random.choice(eligible, count, replace=False)
+    positions = data.offsets[chosen + 1] - 1
     if not data.ordered:
         skipped = (random.random(count) * counts[chosen]).astype(np.int64)  # labelled events before the chosen one
-        places = np.flatnonzero(labels)[before[chosen] + skipped]
-    out = mask_of(places, len(data))
-    return data.select(~out), data.select(out)
+        positions = np.flatnonzero(labels)[before[chosen] + skipped]
+    held_out = mask_of(positions, len(data))
+    if config.history == "orders":
+        held_out = newest & mask_of(chosen, len(data.users))[data.user_rows]
+    return data.select(~held_out), data.select(held_out)
 
 
-def _notes(data: Interactions, learners: int, config: ResolvedConfig, *, partly: bool) -> Iterator[Note]:
-    """What is known before the first epoch; `partly`: customers without an event to learn from are wanted."""
+def _notes(data: Interactions, learners: int, config: ResolvedConfig, *, partial: bool) -> Iterator[Note]:
+    """Notes that are known before the first epoch.
+
+    partial: some customers are meant to have no training event, so they are not reported.
+    """
     if config.model == "asymmetric" and not data.ordered:
         yield Note(NoteKind.NO_TIMES, {"folds": config.folds})
+    elif config.history == "orders":
+        orders = int((np.maximum.reduceat(data.order_positions, data.offsets[:-1][data.lengths > 0]) + 1).sum())
+        yield Note(NoteKind.ORDERS, {"orders": orders, "size": len(data) / orders})
     elif config.model == "asymmetric" and config.history == "causal" and data.tied_share > 0:
         # Data that were read or made of pairs carry the note already.
         yield from () if mentions_ties(data.notes) else (Note.of_text(data.ties_note),)
+    if config.model == "asymmetric" and config.history == "causal" and data.in_orders:
+        yield Note(NoteKind.ORDERS_NOT_USED)
     short = int((data.lengths > 0).sum()) - learners
-    if short and not partly:
-        kind = NoteKind.SINGLE_EVENT if data.labels is None else NoteKind.NO_PREDICTABLE_LABEL
+    if short and not partial:
+        alone = NoteKind.SINGLE_ORDER if config.history == "orders" else NoteKind.SINGLE_EVENT
+        kind = alone if data.labels is None else NoteKind.NO_PREDICTABLE_LABEL
         yield Note(kind, {"customers": short})
     if config.triplets and config.threads > 1:
         yield Note(NoteKind.ONE_THREAD if config.deterministic else NoteKind.NOT_REPRODUCIBLE)

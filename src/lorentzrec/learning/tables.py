@@ -43,7 +43,7 @@ def padded(dimension: int) -> int:
     return -(-(dimension + 1) // 8) * 8
 
 
-def table_of(space: NDArray[np.float32], config: TrainingConfig) -> Table:
+def make_table(space: NDArray[np.float32], config: TrainingConfig) -> Table:
     """A table with these space coordinates and a new optimiser state."""
     count, dimension = space.shape
     points = _aligned(count, padded(dimension))
@@ -59,7 +59,7 @@ def table_of(space: NDArray[np.float32], config: TrainingConfig) -> Table:
     )
 
 
-def points_of(table: Table, config: TrainingConfig) -> NDArray[np.float32]:
+def copy_points(table: Table, config: TrainingConfig) -> NDArray[np.float32]:
     """A copy of the points in their public form: d + 1 coordinates on the hyperboloid, d in flat space."""
     first = 0 if config.hyperbolic else 1
     points: NDArray[np.float32] = table.points[:, first : config.dimension + 1].copy()
@@ -69,7 +69,7 @@ def points_of(table: Table, config: TrainingConfig) -> NDArray[np.float32]:
     return points
 
 
-def attributes_of(attributes: ItemAttributes, known: Booleans, config: ResolvedConfig) -> Attributes:
+def convert_attributes(attributes: ItemAttributes, known: Booleans, config: ResolvedConfig) -> Attributes:
     """The attributes of items as the kernels read them. Without attributes an item always has its own vector, and
     one that is not `known` never has."""
     dropouts = np.full(len(known), config.item_dropout, np.float32)
@@ -84,7 +84,7 @@ def attributes_of(attributes: ItemAttributes, known: Booleans, config: ResolvedC
     )
 
 
-def composed_of(count: int, dimension: int) -> Composed:
+def allocate_composed(count: int, dimension: int) -> Composed:
     """Room for the composed points of `count` items."""
     return Composed(
         points=_aligned(count, padded(dimension)),
@@ -94,14 +94,14 @@ def composed_of(count: int, dimension: int) -> Composed:
     )
 
 
-def points_table(composed: Composed) -> Table:
+def wrap_composed(composed: Composed) -> Table:
     """Composed points as blocks read them; steps move vectors, so there is no state of an optimiser."""
     return Table(composed.points, np.zeros(1, np.float32), np.zeros((1, 1), np.float32), np.zeros(1, np.int32))
 
 
-def events_of(data: Interactions, model: str) -> Events:
+def convert_events(data: Interactions, model: str, *, orders: bool = False) -> Events:
     """The histories as the kernels read them: arrays that are not writeable are copied, since numba would compile the
-    kernels again for their type."""
+    kernels again for their type. Without `orders`, every event is an order of its own."""
     return Events(
         offsets=_writeable(data.offsets),
         items=_writeable(data.item_rows),
@@ -110,6 +110,7 @@ def events_of(data: Interactions, model: str) -> Events:
         targets=np.zeros(1, np.int64)
         if data.labels is None or model == "asymmetric"
         else np.flatnonzero(data.labels).astype(np.int64),
+        orders=data.order_positions.astype(np.int32) if orders else np.zeros(1, np.int32),
     )
 
 
@@ -117,7 +118,7 @@ def _writeable(array: NDArray[Any]) -> NDArray[Any]:
     return np.require(array, requirements="W")
 
 
-def settings_of(config: ResolvedConfig, learning_rate: float) -> Settings:
+def convert_settings(config: ResolvedConfig, learning_rate: float) -> Settings:
     """A config as the kernels read it."""
     return Settings(
         curved=config.hyperbolic,
@@ -132,12 +133,11 @@ def settings_of(config: ResolvedConfig, learning_rate: float) -> Settings:
         recency=np.float32(config.recency),
         folded=config.history == "folds",
         folds=config.folds,
-        popular=config.sampler == "popularity",
         negative_count=config.negative_count,
     )
 
 
-def workspace_of(
+def allocate_workspace(
     config: ResolvedConfig, rows: int, history_count: int, item_count: int, *, shared: bool, extra_slots: int = 0
 ) -> Workspace:
     """Scratch buffers for one thread and blocks of up to `rows` events; triplets need little of them."""
@@ -194,7 +194,7 @@ def workspace_of(
     )
 
 
-def step_of(config: ResolvedConfig, rows: int, item_count: int, extra_slots: int = 0) -> Step:
+def allocate_step(config: ResolvedConfig, rows: int, item_count: int, extra_slots: int = 0) -> Step:
     """Room for the gradients of the blocks of a step, each of up to `rows` events."""
     blocks = config.blocks_per_step
     slots = _slot_count(rows, min(config.negative_count, item_count)) + extra_slots
@@ -208,7 +208,7 @@ def step_of(config: ResolvedConfig, rows: int, item_count: int, extra_slots: int
     )
 
 
-def attribute_slots(attributes: ItemAttributes, config: ResolvedConfig, rows: int) -> int:
+def count_attribute_slots(attributes: ItemAttributes, config: ResolvedConfig, rows: int) -> int:
     """Slots that the attributes of a block's items need, on top of those of the items."""
     sides = 2 if config.targets == "separate" else 1
     negatives = min(config.negative_count, len(attributes.items))
@@ -216,7 +216,7 @@ def attribute_slots(attributes: ItemAttributes, config: ResolvedConfig, rows: in
     return min(sides * len(attributes.values), _slot_count(rows, negatives) * most)
 
 
-def attribute_lookups(attributes: ItemAttributes, *, shared: bool) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+def allocate_lookups(attributes: ItemAttributes, *, shared: bool) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
     """Slots of attributes in a block, for histories and for targets; the same array if they share their vectors."""
     lookup = np.full(len(attributes.values), -1, np.int32)
     return lookup, lookup if shared else lookup.copy()

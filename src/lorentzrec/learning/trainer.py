@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypedDict
 
-from lorentzrec.atomic import refuse_unwritable
+from lorentzrec.base.atomic import refuse_unwritable
 from lorentzrec.data.interactions import Interactions, refuse_other_data
 from lorentzrec.data.joining import reindex
 from lorentzrec.errors import ConfigError, InputError, LorentzrecError, StopTraining, TrainingInterrupted
@@ -17,7 +17,6 @@ from lorentzrec.learning.checkpoint import Checkpoint, is_checkpoint
 from lorentzrec.learning.progress import TrainingProgress
 from lorentzrec.learning.run import VALIDATION_METRIC, TrainingRun
 from lorentzrec.learning.warm_start import with_items_of
-from lorentzrec.learning.warm_up import warm_up
 from lorentzrec.model.config import TrainingConfig
 from lorentzrec.model.model import Model
 from lorentzrec.model.notes import NoteKind
@@ -27,12 +26,11 @@ _LOG = logging.getLogger(__name__)
 
 
 class RunOptions(TypedDict, total=False):
-    """Arguments of `train` that every engine has and passes to `finish`."""
+    """Arguments of `train` that every engine has and passes to `run_training`."""
 
     checkpoint: str | Path | None
     resume: bool
     progress: bool | None
-    watch: Callable[[EpochRecord], None] | None
     callbacks: Sequence[Callable[[EpochRecord], None]]
 
 
@@ -46,7 +44,6 @@ def train(
     progress: bool | None = None,
     metric: str = VALIDATION_METRIC,
     validate_every: int = 1,
-    watch: Callable[[EpochRecord], None] | None = None,
     callbacks: Sequence[Callable[[EpochRecord], None]] = (),
     attributes: Any = None,
     start: Model | None = None,
@@ -64,10 +61,9 @@ def train(
     in a notebook; anywhere else only a line before the kernels are compiled, once per machine.
     metric: of full ranking, what the best epoch is chosen by: "ndcg@10", "recall@20", ...
     validate_every: validate after every 1, 2, ... epochs, and after the last.
-    callbacks: each is called with the record of an epoch as it ends; `lorentzrec.callbacks` has some for loggers. If
+    callbacks: each is called with the record of an epoch as it ends; docs/training.md has examples for loggers. If
     one raises `StopTraining`, training ends and the model so far is returned. Any other exception goes to the caller,
     with the model so far as its attribute `model`.
-    watch: one more callback, called last.
     attributes: what items' points are composed of: `ItemAttributes`, or a data frame with a column `item`, whose other
     columns but title and image are attributes.
     start: a model to continue from. Its items keep their points and come first, new ones are placed as by
@@ -78,43 +74,50 @@ def train(
     Ctrl-C raises `TrainingInterrupted`, a `KeyboardInterrupt` whose `model` is the model so far (the best one, where
     there is validation), or None before the end of the first epoch.
     """
+    run = prepare_run(
+        data,
+        config,
+        validation=validation,
+        metric=metric,
+        validate_every=validate_every,
+        attributes=attributes,
+        start=start,
+    )
+    return run_training(run, checkpoint, resume, progress, callbacks)
+
+
+def prepare_run(
+    data: Interactions,
+    config: TrainingConfig | None = None,
+    *,
+    validation: Interactions | None = None,
+    metric: str = VALIDATION_METRIC,
+    validate_every: int = 1,
+    attributes: Any = None,
+    start: Model | None = None,
+) -> TrainingRun:
+    """The run of `train`, before its first epoch. The arguments are those of `train`."""
     refuse_other_data(data, "train")
-    refuse_other_config(config)
+    check_is_config(config)
     if start is not None:
         data = with_items_of(start, data)
         validation = None if validation is None else reindex(validation, validation.users, data.items)
-    run = TrainingRun(data, config, validation, metric, validate_every, start=start, attributes=attributes)
-    return finish(run, checkpoint, resume, progress, watch, callbacks)
+    return TrainingRun(data, config, validation, metric, validate_every, start=start, attributes=attributes)
 
 
-def _compile(run: TrainingRun, announce: Callable[[str], None]) -> None:
-    warm_up(run.config, announce, attributes=run.attributes is not None)
-
-
-def finish(
+def run_training(
     run: TrainingRun,
     checkpoint: str | Path | None = None,
     resume: bool = False,
     progress: bool | None = None,
-    watch: Callable[[EpochRecord], None] | None = None,
     callbacks: Sequence[Callable[[EpochRecord], None]] = (),
-    *,
-    before_epochs: Callable[[TrainingRun, Callable[[str], None]], None] = _compile,
-    refuse: Callable[[Checkpoint], None] = lambda checkpoint: None,
 ) -> Model:
-    """Run the epochs that a run has left, and make its model; the arguments are those of `train`.
-
-    before_epochs: called before the first of these epochs, with the run and a function that prints a line.
-    refuse: called with the checkpoint to resume from, to raise an error if it does not fit.
-    """
-    called = [*callbacks, *([] if watch is None else [watch])]
+    """Run the remaining epochs of a run and build its model. The other arguments are those of `train`."""
     if resume:
         if checkpoint is None:
             raise InputError("resume without a checkpoint: name the folder of the checkpoint")
         if is_checkpoint(checkpoint):
-            found = Checkpoint.load(checkpoint)
-            refuse(found)
-            run.restore(found)
+            run.restore(Checkpoint.load(checkpoint))
         else:
             run.note(NoteKind.NOTHING_TO_RESUME, folder=str(checkpoint))
     if checkpoint is not None:
@@ -124,23 +127,25 @@ def finish(
         cancelled = threading.Event()
         try:
             if not run.finished:
-                before_epochs(run, shown.announce)
-            _run_epochs(run, shown, cancelled, checkpoint, called)
+                run.runner.prepare(shown.announce)
+            _run_epochs(run, shown, cancelled, checkpoint, callbacks)
+            model = run.build_model()
         except KeyboardInterrupt:
-            try:  # Polars raises as soon as it sees the signal, and Python's own handler then raises once more, here
+            # A second KeyboardInterrupt can arrive here: Polars raises first, then Python's handler.
+            try:
                 cancelled.set()
             except KeyboardInterrupt:
                 cancelled.set()
-            epochs = run.config.epochs
-            where = run.note(NoteKind.INTERRUPTED, epoch=min(len(run.record) + 1, epochs), epochs=epochs)
+            after = "after" if run.finished else "in"
+            epoch = len(run.record) + (not run.finished)
+            where = run.note(NoteKind.INTERRUPTED, when=after, epoch=epoch, epochs=run.config.epochs)
             shown.print([where])
             if not run.record:
                 raise TrainingInterrupted(f"training was {where}: there is no model yet") from None
-            model = run.result()
+            model = run.build_model(interrupted=True)
             shown.print(model.notes)
             raise TrainingInterrupted(f"training was {where}: `model` is the model so far", model) from None
-    model = run.result()
-    shown.print(model.notes)  # of the epochs and of the memory: those that were printed before are not repeated
+        shown.print(model.notes)  # `print` leaves out notes that it has printed before
     return model
 
 
@@ -160,10 +165,10 @@ def _run_epochs(
         except StopTraining as stop:
             reason = " ".join(str(stop).split())
             reason = f": {reason}" if reason else ""
-            shown.print([run.note(NoteKind.STOPPED_BY_WATCH, epoch=record.epoch, reason=reason)])
+            shown.print([run.note(NoteKind.STOPPED_BY_CALLBACK, epoch=record.epoch, reason=reason)])
             return
         except Exception as error:
-            _attach(error, run.result())
+            _attach(error, run.build_model(interrupted=True))
             raise
 
 
@@ -188,7 +193,7 @@ def _save(run: TrainingRun, checkpoint: str | Path | None, shown: TrainingProgre
             _LOG.warning("%s: training continues", failed)
 
 
-def refuse_other_config(config: object) -> None:
+def check_is_config(config: object) -> None:
     if config is not None and not isinstance(config, TrainingConfig):
         raise ConfigError(f"config is a {type(config).__name__}: give TrainingConfig(dimension=20, ...)")
 

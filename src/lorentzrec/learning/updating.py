@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
 from typing import Annotated, Any
 
 import numpy as np
 
+from lorentzrec.base.field_checks import Range, check_value
 from lorentzrec.data.arrays import Booleans, Integers, mask_of
 from lorentzrec.data.interactions import Interactions, refuse_other_data
 from lorentzrec.data.joining import take_items
@@ -15,16 +15,15 @@ from lorentzrec.data.splitting import SECONDS_PER_DAY
 from lorentzrec.data.vocabulary import UNKNOWN, Id
 from lorentzrec.errors import InputError
 from lorentzrec.evaluation.next_events import next_events
-from lorentzrec.field_checks import Range, check_value
+from lorentzrec.learning.memory_weight import CUSTOMER_LIMIT, adjust_weight
 from lorentzrec.learning.run import VALIDATION_METRIC, TrainingRun
-from lorentzrec.learning.trainer import finish, refuse_other_config
+from lorentzrec.learning.trainer import check_is_config, run_training
 from lorentzrec.learning.warm_start import continued_config, with_items_of
-from lorentzrec.learning.weighing import MOST_CUSTOMERS, adjust_weight
-from lorentzrec.memory import empty_memory
 from lorentzrec.model.config import TrainingConfig
 from lorentzrec.model.model import Model
 from lorentzrec.model.notes import Note, NoteKind
 from lorentzrec.model.record import EpochRecord
+from lorentzrec.points.memory import empty_memory
 
 REHEARSED_SHARE = 0.2
 EPOCHS = 5
@@ -55,7 +54,7 @@ def update(
     attributes: those of items, new and known ones, as in `train`, if the model was trained with any.
     """
     refuse_other_data(data, "update")
-    refuse_other_config(config)
+    check_is_config(config)
     if attributes is not None and model.attributes is None:
         raise InputError("the model was trained without attributes: train it with them, or update it without")
     check_value("rehearse", rehearse, Annotated[float, Range(0, 1)], error=InputError)
@@ -77,7 +76,7 @@ def update(
     run.notes += [*notes, *adjusted, Note(NoteKind.UPDATED, counts)]
     if late:
         run.note(NoteKind.LATE_EVENTS, events=late)
-    return finish(run, progress=progress, callbacks=callbacks)
+    return run_training(run, progress=progress, callbacks=callbacks)
 
 
 def updating_config(model: Model, config: TrainingConfig | None = None) -> TrainingConfig:
@@ -130,7 +129,7 @@ def _with_adjusted_memory(model: Model, data: Interactions, new: Booleans) -> tu
     if config.memory == "none" or config.history != "causal":
         return model, []
     known = model.items.rows(data.items.series)[data.item_rows] != UNKNOWN
-    task = next_events(data.select(known), new[known], most=MOST_CUSTOMERS)
+    task = next_events(data.select(known), new[known], most=CUSTOMER_LIMIT)
     if len(task.test) < FEWEST_EVENTS:
         return model, []
     before = 0.0 if model.memory is None else model.memory.weight * config.scale
@@ -139,9 +138,9 @@ def _with_adjusted_memory(model: Model, data: Interactions, new: Booleans) -> tu
         return model, []
     note = Note(NoteKind.MEMORY_ADJUSTED, {"before": before, "weight": weight, "events": len(task.test)})
     if weight == 0:
-        return replace(model, memory=None), [note]
+        return model.with_points(memory=None), [note]
     memory = model.memory or empty_memory(len(model.items), ordered=True)
-    return replace(model, memory=memory.with_weight(weight / config.scale)), [note]
+    return model.with_points(memory=memory.with_weight(weight / config.scale)), [note]
 
 
 def _sample(data: Interactions, share: float, seed: int) -> Booleans:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import product
 from typing import Any
 
@@ -16,15 +17,13 @@ from lorentzrec.data.joining import reindex
 from lorentzrec.data.vocabulary import UNKNOWN, Vocabulary
 from lorentzrec.errors import ConfigError, InputError
 from lorentzrec.learning.kernels.structures import Table
-from lorentzrec.learning.schedule import learning_rate
-from lorentzrec.learning.tables import points_of
-from lorentzrec.model.catalogue import place_users, with_attributes
-from lorentzrec.model.composing import decompose
+from lorentzrec.learning.tables import copy_points
+from lorentzrec.model.catalogue import place_users
 from lorentzrec.model.config import ResolvedConfig, TrainingConfig
 from lorentzrec.model.model import Model
 from lorentzrec.model.notes import Note, NoteKind
-from lorentzrec.model.placement import midpoints, place_from_histories, surroundings_of
-from lorentzrec.model.ranking import Ranker
+from lorentzrec.points.composing import decompose
+from lorentzrec.points.placement import Histories, find_surroundings, midpoints, place_new_items
 
 EPOCHS = 2
 """Of a run that starts from a model, unless its config has a number."""
@@ -48,7 +47,7 @@ def continued_config(
                 f"the start model has {name}={base[name]}, and the config {name}={given[name]}: "
                 "leave it out, or train without a start model"
             )
-    rate = learning_rate(own, max(int(own.epochs * rate_at), 1))
+    rate = own.rate_in(max(int(own.epochs * rate_at), 1))
     defaults = {"epochs": epochs, "learning_rate": rate, "learning_rate_decay": 0.0}
     return TrainingConfig(**base | defaults | given)
 
@@ -66,73 +65,70 @@ def start_from(
     items: Table,
     attributes: ItemAttributes | None = None,
 ) -> Iterator[Note]:
-    """Copy the rows of a model into the tables of a run on `data`, place what is new to it, and yield notes.
+    """Copy the points of a model into the tables of a run on `data`, place what is new to the model, and yield notes.
 
-    The items of `data` that the model has come first. New items that cannot be placed keep their initial points, and
-    new customers of a symmetric model are placed at the midpoint of their items.
+    New items that cannot be placed keep their initial points. New customers of a symmetric model are placed at the
+    midpoint of their items.
+
+    data: the items that the model has come first, see `with_items_of`.
     attributes: those that the run composes points of, which include those of the model. New attributes are placed at
-    the midpoint of their items. Items get the own vectors with which they are where they were.
+        the midpoint of their items. Items get the own vectors of which their points are composed.
     """
     known = model.items.rows(data.items.series)
-    rows = known[known != UNKNOWN]
-    if not len(rows) or not data.item_counts[: len(rows)].any():
+    kept = known[known != UNKNOWN]
+    count = len(kept)
+    if not data.item_counts[:count].any():
         raise InputError(
             f"the data share no item with the start model ({model.items!r} there, {data.items!r} here): "
             "check the ids, or train without a start model"
         )
-    count = len(rows)
-    separate = model.history_points is not model.item_points
+    known_points = replace(model.points.take(kept), space=config.space)
     users = None if model.users is None or model.user_points is None else model.users.rows(data.users.series)
-    ranker = Ranker(
-        model.item_points[rows],
-        model.history_points[rows] if separate else None,
-        geometry=config.geometry,
-        score=config.score,
-        recency=config.recency,
-    )
-    points = {"items": ranker.item_points} | ({"histories": ranker.history_points} if separate else {})
-    places = np.arange(count)
-    if count < len(known):
-        surroundings = surroundings_of(model.ranker, model.item_counts, model.user_points)
-        placed = place_from_histories(
-            ranker,
-            data.offsets,
-            data.item_rows,
-            data.weights,
-            len(known) - count,
-            surroundings,
-            ordered=config.history == "causal",
-            user_points=None if users is None else model.user_points[users],  # type: ignore[index]
-            own=None if users is None else users != UNKNOWN,
-        )
-        if attributes is not None and model.attributes is not None:
-            described = attributes.in_terms_of(model.attributes.of_items)
+    points = {"items": known_points.item_points}
+    if known_points.separate:
+        points["histories"] = known_points.history_points
+    rows = np.arange(count)
+    if len(data.items) > count:
+        described = None
+        if attributes is not None and model.item_attributes is not None:
+            described = attributes.in_terms_of(model.item_attributes)
             described = described.align(Vocabulary(data.items.series[count:], name="item"))
-            events = data.item_counts[count:]
-            placed = with_attributes(placed, events, described, model.attributes, surroundings.centre, config)
-        new_points = {"items": placed.item_points, "histories": placed.history_points}
-        new = np.flatnonzero(placed.placed)
-        places = np.append(places, count + new)
-        points = {side: np.concatenate([of_known, new_points[side][new]]) for side, of_known in points.items()}
-        yield Note(NoteKind.ITEMS_PLACED, {"items": len(new), "others": len(known) - count - len(new)})
+        found, placed = place_new_items(
+            known_points,
+            len(data.items) - count,
+            Histories(
+                data.offsets,
+                data.item_rows,
+                data.weights,
+                ordered=config.history == "causal",
+                user_points=None if users is None else model.user_points[users],  # type: ignore[index]
+                with_point=None if users is None else users != UNKNOWN,
+            ),
+            find_surroundings(model.points, model.user_points),
+            attributes=described,
+        )
+        new_points = {"items": found.item_points, "histories": found.history_points}
+        rows = np.append(rows, count + np.flatnonzero(placed))
+        points = {side: np.concatenate([of_known, new_points[side][placed]]) for side, of_known in points.items()}
+        yield Note(NoteKind.ITEMS_PLACED, {"items": int(placed.sum()), "others": int((~placed).sum())})
     tables = {"items": items, "histories": histories}
     sides: dict[str, tuple[Table, Any, NDArray[np.int64]]] = {}
     for side, values in points.items():
-        sides[side] = tables[side], slice(count), rows
+        sides[side] = tables[side], slice(count), kept
         if attributes is None:
-            _write(tables[side], places, values, config)
+            _write(tables[side], rows, values, config)
             continue
         earlier = None if model.attributes is None else model.attributes.of_side(side)
-        _write_composed(tables[side], places, values, attributes, earlier, config)
+        _write_composed(tables[side], rows, values, attributes, earlier, config)
         if model.attributes is not None:
-            of_values = np.arange(len(model.attributes.of_items.values))
-            sides[f"{side}_attributes"] = tables[side], len(known) + of_values, of_values
+            of_values = np.arange(len(model.attributes.values))
+            sides[f"{side}_attributes"] = tables[side], len(data.items) + of_values, of_values
     if users is not None:
         assert model.user_points is not None
         old = users != UNKNOWN
         _write(histories, np.flatnonzero(old), model.user_points[users[old]], config)
         item_points = items.points[:, 0 if config.hyperbolic else 1 : config.dimension + 1]
-        new_users = place_users(item_points, data, ~old, hyperbolic=config.hyperbolic)
+        new_users = place_users(item_points, data, ~old, config.space)
         _write(histories, np.flatnonzero(~old), new_users, config)
         sides["histories"] = (histories, np.flatnonzero(old), users[old])
     yield from _copy_state(model, config, sides, composed=attributes is not None)
@@ -155,40 +151,37 @@ def _copy_state(
     if model.optimiser_state is None or other:
         yield Note(NoteKind.FRESH_OPTIMISER)
         return
-    for side, (table, places, rows) in sides.items():
+    for side, (table, table_rows, rows) in sides.items():
         for name in ("squared", "steps"):
             values = model.optimiser_state.get(f"{side}_{name}")
             if values is not None:
-                getattr(table, name)[places] = values[rows]
+                getattr(table, name)[table_rows] = values[rows]
 
 
 def _write_composed(
     table: Table,
-    places: Integers,
+    rows: Integers,
     points: NDArray[np.float32],
     attributes: ItemAttributes,
     earlier: NDArray[np.float32] | None,
     config: ResolvedConfig,
 ) -> None:
-    """Set the vectors of attributes, and those of the items at `places` such that they have these points.
+    """Set the vectors of attributes, and those of the items in `rows` such that these are their points.
 
     earlier: the vectors of the first attributes.
     """
-    everything, count = points_of(table, config), len(attributes)
-    everything[places] = points
+    everything, count = copy_points(table, config), len(attributes)
+    everything[rows] = points
     own, vectors = everything[:count], everything[count:]
     old = 0 if earlier is None else len(earlier)
-    of_new = mask_of(places, count)[attributes.owners] & (attributes.rows >= old)
-    found, any_item = midpoints(
-        own[attributes.owners[of_new]],
-        attributes.rows[of_new].astype(np.int64),
-        len(vectors),
-        hyperbolic=config.hyperbolic,
-    )
+    of_new = mask_of(rows, count)[attributes.owners] & (attributes.rows >= old)
+    new_rows = attributes.rows[of_new].astype(np.int64)
+    found, any_item = midpoints(own[attributes.owners[of_new]], new_rows, len(vectors), config.space)
     vectors[any_item] = found[any_item]
     if earlier is not None:
         vectors[:old] = earlier
-    own[places] = decompose(own, attributes, vectors, config)[places]
+    weight, hyperbolic = config.attribute_weight, config.hyperbolic
+    own[rows] = decompose(own, attributes, vectors, weight=weight, hyperbolic=hyperbolic)[rows]
     _write(table, slice(None), everything, config)
 
 
@@ -200,7 +193,7 @@ def _write(table: Table, rows: Any, points: NDArray[np.float32], config: Resolve
         table.points[rows, 0] = np.sqrt(1 + np.einsum("ij,ij->i", space, space))
 
 
-def state_of(
+def copy_optimiser_state(
     config: ResolvedConfig, tables: dict[str, Table], composed_items: int | None = None
 ) -> dict[str, NDArray[Any]] | None:
     """What `start_from` reads of an optimiser; None if there is nothing, or the engine did not report it.

@@ -5,15 +5,9 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from functools import cache
 
-import numpy as np
-
-from lorentzrec.data.interactions import Interactions
-from lorentzrec.learning.barrier import Barrier
-from lorentzrec.learning.kernels.compiling import announced, between_passes
-from lorentzrec.learning.run import TrainingRun
-from lorentzrec.learning.schedule import learning_rate
+from lorentzrec.learning.epochs import compile_kernels
+from lorentzrec.learning.kernels.compiling import between_passes
 from lorentzrec.model.config import TrainingConfig
 
 VARIANTS = (
@@ -22,35 +16,6 @@ VARIANTS = (
     TrainingConfig(model="symmetric", loss="bpr"),
 )
 """Configs that together, and with attributes, call every kernel."""
-
-
-def warm_up(
-    config: TrainingConfig | None = None,
-    announce: Callable[[str], None] = lambda line: None,
-    *,
-    attributes: bool = False,
-) -> None:
-    """Compile what training with this config calls, or load it from the cache on disk.
-
-    It runs an epoch on a few events in the calling thread, so that Ctrl-C ends it; the types that the kernels are
-    compiled for are those of every training run. `announce` is called with a line if there is something to compile.
-
-    attributes: also what training with attributes calls, if the model can have them.
-    """
-    import polars as pl
-
-    config = (config or TrainingConfig()).replace(dimension=2, negative_count=2, validation=0.0, threads=1)
-    described = pl.DataFrame({"item": [0, 1, 2], "colour": ["red", "red", "red"]})
-    composed = attributes and config.model == "asymmetric"
-    run = TrainingRun(_events(), config, attributes=described if composed else None)
-    with announced(cache(announce)):
-        run.runner.run(1, learning_rate(run.config, 1), lambda positives, loss: None, threading.Event())
-        Barrier(2)  # which the single thread does not use
-
-
-def _events() -> Interactions:
-    """Two customers who have bought two of three items each."""
-    return Interactions.from_pairs(np.array([0, 0, 1, 1]), np.array([0, 1, 1, 2]), np.arange(4))
 
 
 @contextmanager
@@ -72,7 +37,7 @@ def compiling_ahead(
     def work() -> None:
         # an error is reported by the training that follows
         with suppress(_Cancelled, Exception), between_passes(end_if_cancelled):
-            warm_up(config, lines.append, attributes=attributes)
+            compile_kernels(config, lines.append, attributes=attributes)
 
     def wait(announce: Callable[[str], None]) -> None:
         while thread.is_alive():

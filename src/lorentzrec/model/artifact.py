@@ -23,20 +23,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lorentzrec._version import __version__
-from lorentzrec.atomic import MARKER, atomic_directory, checksum, read_directory
-from lorentzrec.data.attributes import AttributeColumn, ItemAttributes
+from lorentzrec.base.atomic import MARKER, atomic_directory, checksum, read_directory
+from lorentzrec.base.library_faults import first_line, parquet_faults
+from lorentzrec.base.manifest import FolderKind, Shape, write_manifest
+from lorentzrec.data.attributes import AttributeColumn
 from lorentzrec.data.interactions import Interactions
 from lorentzrec.data.vocabulary import Vocabulary
-from lorentzrec.errors import ArtifactError, InputError, first_line
+from lorentzrec.errors import ArtifactError, InputError
 from lorentzrec.geometry.hyperboloid import distance_to_origin, lift
-from lorentzrec.ingest.storage import parquet_faults
-from lorentzrec.manifest import FolderKind, Shape, write_manifest
-from lorentzrec.memory import Memory
-from lorentzrec.model.composing import AttributePoints
 from lorentzrec.model.config import ResolvedConfig
 from lorentzrec.model.model import Model
-from lorentzrec.model.notes import read_notes, write_notes
+from lorentzrec.model.notes import Note
 from lorentzrec.model.record import EpochRecord
+from lorentzrec.points.composing import AttributePoints
+from lorentzrec.points.memory import Memory
+from lorentzrec.points.points import Points
 
 if TYPE_CHECKING:
     import polars as pl
@@ -53,8 +54,7 @@ MODEL = FolderKind(
         "data_digest": str,
         "record": [dict],
         "metrics": {...: lambda value: type(value) in (int, float)},  # also NaN
-        "notes": [str],
-        "note_records": ([{"kind": str}], None),
+        "notes": [{"kind": str}],
         "files": {...: str},
         "newest_time": (float, None),
         "memory": (MEMORY_ENTRY, None),
@@ -69,9 +69,6 @@ MODEL = FolderKind(
 POINTS, ITEMS, USERS, HISTORIES = "points.safetensors", "items.parquet", "users.parquet", "histories.safetensors"
 MEMORY, OPTIMISER = "memory.safetensors", "optimiser.safetensors"
 ATTRIBUTES, ATTRIBUTE_POINTS = "attributes.parquet", "attributes.safetensors"
-
-_NOT_IN_0_1 = {"blocks_per_step": 1, "deterministic": False, "memory": "none", "memory_neighbours": 100}
-"""Hyper-parameters that the models of lorentzrec 0.1 do not have, and how they were trained."""
 
 SHEET_TOLERANCE = 1e-5
 """Relative error allowed in a stored x0 = sqrt(1 + |x|^2): above the rounding of float32, below any real damage."""
@@ -89,7 +86,7 @@ def save_model(model: Model, path: str | Path, *, histories: bool = True) -> Non
         if model.memory is not None:
             write_arrays(folder / MEMORY, memory_arrays(model.memory))
         if model.attributes is not None:
-            _write_ids(folder / ATTRIBUTES, model.attributes.of_items.values)
+            _write_ids(folder / ATTRIBUTES, model.attributes.values)
             write_arrays(folder / ATTRIBUTE_POINTS, _attribute_arrays(model.attributes))
         if model.optimiser_state is not None:
             write_arrays(folder / OPTIMISER, dict(model.optimiser_state))
@@ -103,7 +100,7 @@ def save_model(model: Model, path: str | Path, *, histories: bool = True) -> Non
             if (folder / name).exists():
                 (folder / name).chmod(0o600)  # only the owner may read what customers did
         manifest = {
-            "kind": MODEL.name,
+            "format": MODEL.name,
             "format_version": MODEL.version,
             "versions": {"lorentzrec": __version__, "python": platform.python_version(), "numpy": np.__version__},
             "config": model.config.to_dict(),
@@ -112,15 +109,13 @@ def save_model(model: Model, path: str | Path, *, histories: bool = True) -> Non
             "newest_time": model.newest_time,
             "parent": model.parent,
             "memory": None if model.memory is None else describe_memory(model.memory),
-            "attributes": None
-            if model.attributes is None
-            else [asdict(column) for column in model.attributes.of_items.columns],
+            "attributes": None if model.attributes is None else [asdict(column) for column in model.attributes.columns],
             "region": _describe_region(model),
             "items": len(model.items),
             "users": None if users is None else len(users),
             "history_events": None if saved is None else len(saved),
             "metrics": model.metrics,
-            **write_notes(model.note_records),
+            "notes": [note.to_dict() for note in model.note_records],
             "record": [epoch.to_dict() for epoch in model.record],
             "files": {file.name: checksum(file) for file in sorted(folder.iterdir())},
         }
@@ -157,17 +152,23 @@ def _read_model(folder: Path, manifest: dict[str, Any]) -> Model:
         histories = None
         if users is not None and HISTORIES in manifest["files"]:
             histories = _read_histories(folder / HISTORIES, users, items)
+        config = ResolvedConfig.from_mapping(manifest["config"])
         model = Model(
-            config=ResolvedConfig.from_mapping(_NOT_IN_0_1 | manifest["config"]),
+            config=config,
             items=items,
-            item_points=points["item_points"],
-            history_points=points.get("history_points", points["item_points"]),
-            item_counts=item_frame["count"].to_numpy(),
+            points=Points(
+                points["item_points"],
+                points.get("history_points", points["item_points"]),
+                item_frame["count"].to_numpy(),
+                config.space,
+                read_memory(_read_arrays(folder / MEMORY), manifest["memory"]) if manifest.get("memory") else None,
+                _read_attributes(folder, items, manifest["attributes"], config.attribute_weight)
+                if manifest.get("attributes")
+                else None,
+            ),
             users=users,
             user_points=points.get("user_points"),
             histories=histories,
-            memory=read_memory(_read_arrays(folder / MEMORY), manifest["memory"]) if manifest.get("memory") else None,
-            attributes=_read_attributes(folder, items, manifest["attributes"]) if manifest.get("attributes") else None,
             oldest_time=manifest.get("oldest_time"),
             newest_time=manifest.get("newest_time"),
             parent=manifest.get("parent"),
@@ -175,7 +176,7 @@ def _read_model(folder: Path, manifest: dict[str, Any]) -> Model:
             record=tuple(EpochRecord.from_dict(epoch) for epoch in manifest["record"]),
             data_digest=manifest["data_digest"],
             metrics=manifest["metrics"],
-            note_records=read_notes(manifest),
+            note_records=tuple(map(Note.from_dict, manifest["notes"])),
         )
     except (ArtifactError, OSError, MemoryError):
         raise
@@ -209,11 +210,11 @@ def point_arrays(
 
 
 def _attribute_arrays(attributes: AttributePoints) -> dict[str, NDArray[Any]]:
-    points, of_items = point_arrays(attributes.points, attributes.history_points), attributes.of_items
-    return {**points, "offsets": of_items.offsets, "rows": of_items.rows}
+    points = point_arrays(attributes.points, attributes.history_points)
+    return {**points, "offsets": attributes.offsets, "rows": attributes.rows}
 
 
-def _read_attributes(folder: Path, items: Vocabulary, columns: list[dict[str, Any]]) -> AttributePoints:
+def _read_attributes(folder: Path, items: Vocabulary, columns: list[dict[str, Any]], weight: float) -> AttributePoints:
     """The inverse of `_attribute_arrays`."""
     arrays, path = _read_arrays(folder / ATTRIBUTE_POINTS), folder / ATTRIBUTE_POINTS
     values = Vocabulary(_read_ids(folder / ATTRIBUTES)["id"], name="attribute")
@@ -226,8 +227,8 @@ def _read_attributes(folder: Path, items: Vocabulary, columns: list[dict[str, An
     ):
         raise MODEL.damaged(path, "its offsets and rows do not fit the items and attributes")
     read = tuple(AttributeColumn(**column | {"edges": tuple(column["edges"])}) for column in columns)
-    of_items = ItemAttributes(items, values, offsets, rows, read)
-    return AttributePoints(of_items, arrays["points"], arrays.get("history_points", arrays["points"]))
+    points = arrays["points"], arrays.get("history_points", arrays["points"])
+    return AttributePoints(values, read, offsets, rows, *points, weight)
 
 
 def check_points(path: Path, name: str, points: NDArray[np.float32], hyperbolic: bool) -> None:

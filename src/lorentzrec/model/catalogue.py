@@ -8,25 +8,22 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lorentzrec.data.arrays import Booleans, Integers
+from lorentzrec.data.arrays import Booleans
 from lorentzrec.data.attributes import ItemAttributes
 from lorentzrec.data.interactions import Interactions, refuse_other_data
 from lorentzrec.data.joining import append, reindex, take_items
 from lorentzrec.data.vocabulary import UNKNOWN, Vocabulary
 from lorentzrec.errors import InputError
-from lorentzrec.geometry import FloatArray
-from lorentzrec.memory import Memory, remember
-from lorentzrec.model.composing import AttributePoints, compose, precise
-from lorentzrec.model.config import TrainingConfig
 from lorentzrec.model.notes import Note, NoteKind
-from lorentzrec.model.placement import PlacedItems, midpoints, place_between, place_from_histories, surroundings_of
+from lorentzrec.points.memory import Memory, remember
+from lorentzrec.points.placement import Histories, find_surroundings, midpoints, place_new_items
+from lorentzrec.points.points import Points
+from lorentzrec.points.space import Space
 
 if TYPE_CHECKING:
     from lorentzrec.model.model import Model
 
 
-EVENTS_OF_ATTRIBUTES = 3.0
-"""How many events the attributes of a new item are worth: with as many, both count equally."""
 ALIKE_NEIGHBOURS = 100
 """Known items that the memory has a new item next to, if they have similar attributes."""
 ALIKE_QUANTILE = 0.25
@@ -51,24 +48,17 @@ def add_items(model: Model, events: Interactions | None, attributes: Any = None)
     if len(items) == known:
         raise InputError("the model knows all items that were given: add new ones, or update the model")
     histories = reindex(histories, users, items)
-    own = None if user_points is None else np.arange(len(users)) < len(user_points)
-    surroundings = surroundings_of(model.ranker, model.item_counts, user_points)
-    found = place_from_histories(
-        model.ranker,
-        histories.offsets,
-        histories.item_rows,
-        histories.weights,
-        len(items) - known,
-        surroundings,
-        ordered=model.config.history == "causal",
-        user_points=user_points,
-        own=own,
-    )
-    if described is not None and model.attributes is not None:
+    with_point = None if user_points is None else np.arange(len(users)) < len(user_points)
+    if described is not None:
         described = described.align(Vocabulary(items.series[known:], name="item"))
-        events_of_items = histories.item_counts[known:]
-        found = with_attributes(found, events_of_items, described, model.attributes, surroundings.centre, model.config)
-    item_points, history_points, placed = found
+    ordered = model.config.history == "causal"
+    found, placed = place_new_items(
+        model.points,
+        len(items) - known,
+        Histories(histories.offsets, histories.item_rows, histories.weights, ordered, user_points, with_point),
+        find_surroundings(model.points, user_points),
+        attributes=described,
+    )
     if not placed.any():
         raise InputError(
             "none of the new items can be placed, as none of their customers has an event with a known item"
@@ -82,9 +72,9 @@ def add_items(model: Model, events: Interactions | None, attributes: Any = None)
         notes.append(
             Note(NoteKind.ITEMS_NOT_PLACED, {"items": len(placed) - new, "events": len(histories) - len(kept)})
         )
-    points = np.concatenate([model.item_points, item_points[placed]])
-    if user_points is not None and own is not None:
-        new_users = place_users(points, kept, ~own, hyperbolic=model.config.hyperbolic)
+    points = np.concatenate([model.item_points, found.item_points[placed]])
+    if user_points is not None and with_point is not None:
+        new_users = place_users(points, kept, ~with_point, model.points.space)
         user_points = np.concatenate([user_points, new_users])
     counts = np.zeros(known + new, np.int64)
     if events is not None:
@@ -98,27 +88,32 @@ def add_items(model: Model, events: Interactions | None, attributes: Any = None)
         left_out[memory.columns] = False
     if attribute_points is not None:
         added = Vocabulary(kept.items.series[known:], name="item")
-        described = attribute_points.of_items.align(added) if described is None else described.align(added)
-        attribute_points = replace(attribute_points, of_items=attribute_points.of_items.append(described, kept.items))
+        of_known = attribute_points.name_items(model.items)
+        described = of_known.align(added) if described is None else described.align(added)
+        of_all = of_known.append(described, kept.items)
+        attribute_points = replace(attribute_points, offsets=of_all.offsets, rows=of_all.rows)
         if memory is not None:
-            memory = with_alike(memory, attribute_points.of_items, left_out)
+            memory = with_alike(memory, of_all, left_out)
             if alike := int((described.counts[left_out[known:]] > 0).sum()):
                 notes.append(Note(NoteKind.ALIKE_IN_MEMORY, {"items": alike}))
             left_out[memory.columns] = False
     if memory is not None and left_out.any():
         notes.append(Note(NoteKind.NOT_IN_MEMORY, {"items": int(left_out.sum())}))
-    separate = model.history_points is not model.item_points
+    separate = model.points.separate
     return replace(
         model,
         items=kept.items,
-        item_points=points,
-        history_points=np.concatenate([model.history_points, history_points[placed]]) if separate else points,
-        item_counts=counts,
+        points=replace(
+            model.points,
+            item_points=points,
+            history_points=np.concatenate([model.history_points, found.history_points[placed]]) if separate else points,
+            item_counts=counts,
+            memory=memory,
+            attributes=attribute_points,
+        ),
         users=None if model.users is None else users,
         user_points=user_points,
         histories=None if model.histories is None else kept,
-        memory=memory,
-        attributes=attribute_points,
         optimiser_state=None if model.optimiser_state is None else _with_new_rows(model, new, len(users)),
         parent=model.fingerprint,
         note_records=(*model.note_records, *notes),
@@ -133,9 +128,9 @@ def _without_events(model: Model) -> Interactions:
 
 def _described(model: Model, attributes: Any) -> tuple[ItemAttributes, list[Note]]:
     """The attributes of new items, and notes."""
-    if model.attributes is None:
+    known = model.item_attributes
+    if known is None:
         raise InputError("the model was trained without attributes: train it with them, or give events")
-    known = model.attributes.of_items
     encoded = attributes.in_terms_of(known) if isinstance(attributes, ItemAttributes) else known.encode(attributes)
     notes = [Note.of_text(note) for note in encoded.notes]
     new = model.items.rows(encoded.items.series) == UNKNOWN
@@ -143,33 +138,6 @@ def _described(model: Model, attributes: Any) -> tuple[ItemAttributes, list[Note
         notes.append(Note(NoteKind.KNOWN_ITEMS, {"items": int((~new).sum())}))
         encoded = encoded.align(Vocabulary(encoded.items.series.filter(new), name="item"))
     return encoded, notes
-
-
-def with_attributes(
-    placed: PlacedItems,
-    events: Integers,
-    described: ItemAttributes,
-    known: AttributePoints,
-    centre: FloatArray,
-    config: TrainingConfig,
-) -> PlacedItems:
-    """New items between where their events place them, as many as they have, and their attributes."""
-    with_any = described.counts > 0
-    by_events, by_attributes = np.flatnonzero(placed.placed), np.flatnonzero(with_any)
-
-    def parts(points: NDArray[np.float32], vectors: NDArray[np.float32]) -> FloatArray:
-        composed = compose(points, ~with_any, described, vectors, config)
-        return precise(np.concatenate([points[by_events], composed[by_attributes]]), config)
-
-    return place_between(
-        parts(placed.item_points, known.points),
-        None if placed.history_points is placed.item_points else parts(placed.history_points, known.history_points),
-        np.concatenate([by_events, by_attributes]),
-        len(described),
-        np.concatenate([events[by_events], np.full(len(by_attributes), EVENTS_OF_ATTRIBUTES)]),
-        centre,
-        hyperbolic=config.hyperbolic,
-    )
 
 
 def with_alike(memory: Memory, attributes: ItemAttributes, new: Booleans) -> Memory:
@@ -186,31 +154,28 @@ def with_alike(memory: Memory, attributes: ItemAttributes, new: Booleans) -> Mem
 
 def with_attributes_as_items(model: Model) -> Model:
     """A model of the attributes alone, for maps and exports: the count of each is that of the items that have it."""
-    if model.attributes is None:
+    attributes, of_items = model.attributes, model.item_attributes
+    if attributes is None or of_items is None:
         raise InputError("the model was trained without attributes: train it with them")
     return replace(
         model,
-        items=model.attributes.of_items.values,
-        item_points=model.attributes.points,
-        history_points=model.attributes.history_points,
-        item_counts=model.attributes.of_items.item_counts,
+        items=attributes.values,
+        points=Points(attributes.points, attributes.history_points, of_items.item_counts, model.points.space),
         users=None,
         histories=None,
-        memory=None,
-        attributes=None,
         optimiser_state=None,
     )
 
 
 def place_users(
-    item_points: NDArray[np.float32], histories: Interactions, users: Booleans, *, hyperbolic: bool
+    item_points: NDArray[np.float32], histories: Interactions, users: Booleans, space: Space
 ) -> NDArray[np.float32]:
     """Points for some customers of a symmetric model: the midpoint of the items of each."""
     events = users[histories.user_rows]
     rows = (np.cumsum(users) - 1)[histories.user_rows[events]]
     weights = None if histories.weights is None else histories.weights[events]
     points = item_points[histories.item_rows[events]]
-    return midpoints(points, rows, int(users.sum()), hyperbolic=hyperbolic, weights=weights)[0]
+    return midpoints(points, rows, int(users.sum()), space, weights)[0]
 
 
 def _with_new_rows(model: Model, new: int, users: int) -> dict[str, NDArray[Any]]:

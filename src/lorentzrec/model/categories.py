@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from lorentzrec.data.frames import polars_frame
 from lorentzrec.data.vocabulary import UNKNOWN, Vocabulary
 from lorentzrec.errors import InputError
-from lorentzrec.model.fallbacks import Cause, Fallback, unknown_fallbacks
+from lorentzrec.points.fallbacks import Cause, Fallback, unknown_fallbacks
 
 
 def rows_of_categories(

@@ -9,9 +9,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, TypeAlias
 
+from lorentzrec.base.field_checks import Range, check_fields, check_names, check_value, convert, field_hints, parse
+from lorentzrec.base.threads import available_cores
 from lorentzrec.errors import ConfigError
-from lorentzrec.field_checks import Range, check_fields, check_names, check_value, convert, field_hints, parse
-from lorentzrec.threads import available_cores
+from lorentzrec.points.space import Space
 
 if TYPE_CHECKING:
     from lorentzrec.data.interactions import Interactions
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 Loss: TypeAlias = Literal["bpr", "wmrb", "softmax"]
 Score: TypeAlias = Literal["inner", "distance"]
 Targets: TypeAlias = Literal["shared", "separate"]
-History: TypeAlias = Literal["causal", "folds"]
+History: TypeAlias = Literal["causal", "orders", "folds"]
 MemoryChoice: TypeAlias = Literal["auto", "none"]
 Count: TypeAlias = Annotated[int, Range(1)]
 NotNegative: TypeAlias = Annotated[float, Range(0)]
@@ -170,8 +171,9 @@ class TrainingConfig:
     Change it to `shared` to halve the size of a model of sequences; on MovieLens 1M that costs 16 % of the NDCG.
     """
     history: History | None = None
-    """What a target is predicted from. `causal`: the items before it. `folds`: all items outside its fold, for
-    histories without order (accepted as `leave_one_out`, its name in 0.1, until 0.3).
+    """What a target is predicted from. `causal`: the items before it. `orders`: the items of the orders before its own,
+    all alike; the default if most events have an order with several items. `folds`: all items outside its fold, for
+    histories without order.
 
     Change it to `folds` if times exist but carry no meaning, such as the date of an import.
     """
@@ -183,14 +185,10 @@ class TrainingConfig:
     """
     recency: Recency | None = None
     """Factor on the weight of a history item per step back from the target; 1: all equal. By default 0.7 with times, 1
-    without.
+    without, and 1 with orders.
 
     Change it to 0.5 if only the last items count, to 1 if all count alike; on MovieLens 1M, 1 halves the NDCG.
-    """
-    sampler: Literal["uniform", "popularity"] = "uniform"
-    """How negatives are sampled: all items alike, or in proportion to their events.
-
-    Change it to `popularity` to reproduce other work: NDCG was 40 % lower with it (`docs/quality-experiments.md`).
+    Below 1, the items of an order are a sequence.
     """
     validation: NotNegative = 0.0
     """Share (below 1) or number (from 1) of customers whose last event is held out to choose the best epoch; 0: none.
@@ -234,8 +232,6 @@ class TrainingConfig:
         return super().__new__(cls)
 
     def __post_init__(self) -> None:
-        if str(self.history) == "leave_one_out":
-            object.__setattr__(self, "history", "folds")
         check_fields(self)
         if self.schedule == "linear":
             decay = Annotated[float, Range(0, 1)] | None
@@ -245,6 +241,15 @@ class TrainingConfig:
         if self.history == "folds" and self.recency not in (None, 1.0):
             raise ConfigError(
                 f"recency is {self.recency} but history is folds, which has no order: set recency=1 or history=causal"
+            )
+        if self.history == "orders" and self.recency not in (None, 1.0):
+            raise ConfigError(
+                f"recency is {self.recency} but history is orders, all items of which count alike: set recency=1 or "
+                "history=causal"
+            )
+        if self.model == "symmetric" and self.history == "orders":
+            raise ConfigError(
+                "history=orders with model=symmetric: customers have points of their own, leave history out"
             )
         if self.model == "symmetric" and self.targets == "separate":
             raise ConfigError(
@@ -307,20 +312,32 @@ class TrainingConfig:
         """A copy in which everything is decided for these data, as training on them will; `attributes`: whether it
         uses those of items."""
         counts = {"events": len(data), "users": len(data.users), "items": len(data.items)}
-        return self.resolve(ordered=data.ordered, attributes=attributes, **counts)
+        return self.resolve(ordered=data.ordered, orders=data.in_orders, attributes=attributes, **counts)
 
     def resolve(
-        self, *, ordered: bool, events: int, users: int, items: int, attributes: bool = False
+        self,
+        *,
+        ordered: bool,
+        events: int,
+        users: int,
+        items: int,
+        orders: bool = False,
+        attributes: bool = False,
     ) -> ResolvedConfig:
         """A copy in which everything that depends on the data is decided; `docs/quality.md` has the measurements
-        behind it."""
+        behind it. `orders`: whether most events have an order with several items."""
+        if self.history == "orders" and not ordered:
+            raise ConfigError("history=orders needs times, and these events have none: give times, or leave it out")
         if not ordered and (self.history == "causal" or self.recency not in (None, 1.0)):
             given = "history=causal" if self.history == "causal" else f"recency={self.recency}"
             raise ConfigError(
                 f"{given} needs the order of events, and these have no times: give times, or leave it out"
             )
-        causal = ordered if self.history is None else self.history == "causal"
-        sequence = self.model == "asymmetric" and causal
+        history = self.history or ("causal" if ordered else "folds")
+        if self.history is None and ordered and orders and self.model == "asymmetric" and self.recency in (None, 1.0):
+            history = "orders"
+        causal = self.model == "asymmetric" and history == "causal"
+        sequence = self.model == "asymmetric" and history != "folds"
         triplets = self.model == "symmetric" and self.loss == "bpr"
         adaptive = self.optimiser != "rsgd"
         # RSGD is the paper's optimiser and gets the paper's loss and score, except for BPR triplets; these and the
@@ -357,11 +374,11 @@ class TrainingConfig:
             if self.model == "asymmetric" and adaptive and users >= FEWEST_USERS_FOR_MEMORY
             else "none",
             # Without order every item of a history counts, so more neighbours help: as long as they fit into 160 MB.
-            "memory_neighbours": 100 if sequence else min(400, max(100, 20_000_000 // max(items, 1))),
+            "memory_neighbours": 100 if causal else min(400, max(100, 20_000_000 // max(items, 1))),
             "initial_width": 0.1 * flatter,
             "targets": "separate" if sequence else "shared",
-            "history": "causal" if causal else "folds",
-            "recency": 0.7 if sequence else 1.0,
+            "history": history,
+            "recency": 0.7 if causal else 1.0,
             # Gradients at points that are a few blocks old cost some quality, more so where an epoch has few blocks.
             "blocks_per_step": 1 if triplets else min(4, max(1, events // 25_000)),
             "threads": available_cores(),
@@ -390,6 +407,18 @@ class ResolvedConfig(TrainingConfig):
     blocks_per_step: BlocksPerStep
     threads: Count
     deterministic: bool
+
+    @property
+    def space(self) -> Space:
+        """The space of the points of a model with this config."""
+        return Space(self.geometry, self.score, self.recency)
+
+    def rate_in(self, epoch: int) -> float:
+        """The learning rate in an epoch; the first is 1."""
+        rate = self.learning_rate * min(1.0, epoch / (self.warmup_epochs + 1))
+        if self.schedule == "inverse":
+            return rate / (1 + self.learning_rate_decay * (epoch - 1))
+        return rate * (1 - self.learning_rate_decay * (epoch - 1) / self.epochs)
 
     @property
     def triplets(self) -> bool:

@@ -4,31 +4,27 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from lorentzrec.atomic import atomic_file
-from lorentzrec.counting import Count
+from lorentzrec.base.atomic import atomic_file
+from lorentzrec.base.counting import Count
+from lorentzrec.base.html import html_table
 from lorentzrec.data.arrays import offsets_of
+from lorentzrec.data.attributes import ItemAttributes
 from lorentzrec.data.interactions import Interactions
 from lorentzrec.data.vocabulary import UNKNOWN, Id, Vocabulary
 from lorentzrec.errors import ConfigError, InputError
-from lorentzrec.html import html_table
-from lorentzrec.memory import Memory
 from lorentzrec.model.categories import rows_of_categories
-from lorentzrec.model.composing import AttributePoints
 from lorentzrec.model.config import ResolvedConfig
-from lorentzrec.model.diversity import check_diversity, diversify, pool_size
-from lorentzrec.model.fallbacks import Cause, Fallback, unknown_fallbacks
 from lorentzrec.model.notes import Note
 from lorentzrec.model.queries import (
-    Query,
     check_count,
     known_rows,
     plain_list,
@@ -38,23 +34,20 @@ from lorentzrec.model.queries import (
     query_points_of_users,
     rows_of,
 )
-from lorentzrec.model.ranking import Ranker, RecommendationBatch, Recommendations
-from lorentzrec.model.reasons import Reason, strongest_reasons
+from lorentzrec.model.recommendations import RecommendationBatch, Recommendations
 from lorentzrec.model.record import EpochRecord
-from lorentzrec.topk import top_k
+from lorentzrec.points.composing import AttributePoints
+from lorentzrec.points.diversity import check_diversity
+from lorentzrec.points.fallbacks import Cause, Fallback, unknown_fallbacks
+from lorentzrec.points.memory import Memory
+from lorentzrec.points.points import Points, read_only
+from lorentzrec.points.ranking import Ranker
+from lorentzrec.points.reasons import Reason
+from lorentzrec.points.recommending import RowOptions, RowQuery, RowResult, recommend_rows
+from lorentzrec.points.scoring import Scorer
 
 QUERIES_PER_BLOCK = 4096
 """Queries that `recommend_many` holds as points at one time."""
-
-
-class _Options(NamedTuple):
-    """How to recommend, for all queries of a batch."""
-
-    k: int
-    allowed: NDArray[np.int64] | None
-    diversity: float
-    reasons: bool
-    threads: int | None
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,21 +60,13 @@ class Model:
 
     config: ResolvedConfig
     items: Vocabulary
-    item_points: NDArray[np.float32]
-    """One row per item, d + 1 numbers on the hyperboloid and d in flat space: what is recommended."""
-    history_points: NDArray[np.float32]
-    """What histories are made of: the same array as `item_points` unless `config.targets` is "separate"."""
-    item_counts: NDArray[np.int64]
-    """Training events of each item: its popularity."""
+    points: Points
+    """The points of the items, in the rows of `items`."""
     users: Vocabulary | None = None
     user_points: NDArray[np.float32] | None = None
     """One row per customer of a symmetric model."""
     histories: Interactions | None = None
     """The training histories, in the rows of `users` and `items`; None if the model was saved without them."""
-    memory: Memory | None = None
-    """What was bought after what, added to the scores; None if the points alone are better."""
-    attributes: AttributePoints | None = None
-    """Points of attributes, if the model was trained with any."""
     oldest_time: float | None = None
     newest_time: float | None = None
     """Unix seconds of the oldest and of the newest training event; None if the events have no times."""
@@ -109,51 +94,60 @@ class Model:
             raise InputError(
                 "the histories of a model have other users or items than the model: give its training data"
             )
-        shape = (len(self.items), config.dimension + config.hyperbolic)
-        shared = self.history_points is self.item_points
-        self._freeze("item_points", np.float32, shape)
-        if shared:
-            object.__setattr__(self, "history_points", self.item_points)
-        self._freeze("history_points", np.float32, shape)
-        self._freeze("item_counts", np.int64, shape[:1])
+        if len(self.points) != len(self.items) or self.points.dimension != config.dimension:
+            raise InputError(
+                f"the points of a model are {self.points.item_points.shape}: "
+                f"give one of dimension {config.dimension} for each of its {len(self.items)} items"
+            )
+        if self.points.space != config.space:
+            raise InputError(f"the points of a model are in {self.points.space}: give points in {config.space}")
         if self.user_points is not None:
-            self._freeze("user_points", np.float32, (0 if self.users is None else len(self.users), shape[1]))
-        if self.memory is not None and self.memory.item_count != len(self.items):
-            raise InputError("the memory of a model has other items than the model: build it from its training data")
-        if self.attributes is not None:
-            points = len(self.attributes.of_items.values), shape[1]
-            found = {self.attributes.points.shape, self.attributes.history_points.shape}
-            if found != {points} or self.attributes.of_items.items != self.items:
-                raise InputError("the attributes of a model do not fit its items and its points: train it again")
+            shape = (0 if self.users is None else len(self.users), self.item_points.shape[1])
+            object.__setattr__(self, "user_points", read_only("user_points", self.user_points, np.float32, shape))
         rows = {
             "items": len(self.items),
             "histories": len(self.items if self.user_points is None else self.user_points),
         }
         if self.attributes is not None:
-            rows |= dict.fromkeys(("items_attributes", "histories_attributes"), points[0])
+            rows |= dict.fromkeys(("items_attributes", "histories_attributes"), len(self.attributes.values))
         for name, values in (self.optimiser_state or {}).items():
             if values.shape != (rows.get(name.rpartition("_")[0], -1),):
                 raise InputError(f"the optimiser state {name} of a model is {values.shape}: give a number per row")
-        ranker = Ranker(
-            self.item_points,
-            self.history_points,
-            geometry=config.geometry,
-            score=config.score,
-            recency=config.recency,
-            memory=self.memory,
-        )
-        object.__setattr__(self, "ranker", ranker)
+        object.__setattr__(self, "ranker", Ranker(self.points))
 
-    def _freeze(self, name: str, dtype: type[np.generic], shape: tuple[int, ...]) -> None:
-        """Check an array and put a read-only view of it in its place; the caller's own array stays writeable."""
-        array: NDArray[Any] = getattr(self, name)
-        if array.dtype != dtype or array.shape != shape:
-            found, wanted = f"{array.dtype} {array.shape}", f"{np.dtype(dtype)} {shape}"
-            raise InputError(f"the {name} of a model are {found}: give {wanted}, as config and vocabularies say")
-        if array.flags.writeable:
-            array = np.ascontiguousarray(array).view()
-            array.flags.writeable = False
-            object.__setattr__(self, name, array)
+    @property
+    def item_points(self) -> NDArray[np.float32]:
+        """See `Points.item_points`."""
+        return self.points.item_points
+
+    @property
+    def history_points(self) -> NDArray[np.float32]:
+        """See `Points.history_points`."""
+        return self.points.history_points
+
+    @property
+    def item_counts(self) -> NDArray[np.int64]:
+        """See `Points.item_counts`."""
+        return self.points.item_counts
+
+    @property
+    def memory(self) -> Memory | None:
+        """See `Points.memory`."""
+        return self.points.memory
+
+    @property
+    def attributes(self) -> AttributePoints | None:
+        """See `Points.attributes`."""
+        return self.points.attributes
+
+    @cached_property
+    def item_attributes(self) -> ItemAttributes | None:
+        """Which items have which attributes; None if the model was trained without any."""
+        return None if self.attributes is None else self.attributes.name_items(self.items)
+
+    def with_points(self, **changes: Any) -> Model:
+        """The same with some fields of its `points` changed, such as `memory=None`."""
+        return replace(self, points=replace(self.points, **changes))
 
     def __repr__(self) -> str:
         config, items = self.config, f"{Count(len(self.items)):item|items}"
@@ -189,8 +183,8 @@ class Model:
         *,
         k: int = 10,
         exclude: Iterable[Id] = (),
-        exclude_history: bool = True,
-        items: Iterable[Id] | None = None,
+        exclude_seen: bool | None = None,
+        allow: Iterable[Id] | None = None,
         weights: Iterable[float] | None = None,
         context: Iterable[Id] = (),
         categories: Iterable[str] = (),
@@ -201,8 +195,8 @@ class Model:
         """The best `k` items for a `history` (item ids, oldest first) or for a `user` known from training.
 
         exclude: items never to recommend; ids the model does not know do no harm here.
-        exclude_history: do not recommend what the history, or the user's history in training, already holds.
-        items: an allow-list; nothing else is recommended.
+        exclude_seen: do not recommend items of the history, or of the user's history in training. None: leave them out.
+        allow: an allow-list; nothing else is recommended.
         weights: a positive number for each event of `history`, as in training.
         context: items viewed just now; they count as the newest of the history, with weight 1.
         categories: only items of these categories; `item_table` is a frame with the columns item (or id) and category.
@@ -217,8 +211,8 @@ class Model:
             None if user is None else [user],
             k=k,
             exclude=exclude,
-            exclude_history=exclude_history,
-            items=items,
+            exclude_seen=exclude_seen,
+            allow=allow,
             weights=None if weights is None else [weights],
             context=None if not (now := plain_list(context, "context")) else [now],
             categories=categories,
@@ -234,8 +228,8 @@ class Model:
         *,
         k: int = 10,
         exclude: Iterable[Id] = (),
-        exclude_history: bool = True,
-        items: Iterable[Id] | None = None,
+        exclude_seen: bool | None = None,
+        allow: Iterable[Id] | None = None,
         weights: Iterable[Iterable[float]] | None = None,
         context: Iterable[Iterable[Id]] | None = None,
         categories: Iterable[str] = (),
@@ -254,66 +248,69 @@ class Model:
         if users is None and histories is not None:
             queries = queries_of_histories(self, histories, weights, context)
         elif users is not None and histories is None and weights is None:
-            queries = queries_of_users(self, users, exclude_history, context)
+            queries = queries_of_users(self, users, exclude_seen is not False, context)
         else:
             raise InputError("give either a history, with weights if you like, or a user")
         never = rows_of(self.items, exclude, "exclude")
-        never = never[never != UNKNOWN]
-        allowed, fallbacks = self._allowed(items, "items")
+        allowed, fallbacks = self._allowed(allow)
         if wanted := plain_list(categories, "categories"):
             in_categories, unknown = rows_of_categories(self.items, item_table, wanted)
             allowed = in_categories if allowed is None else np.intersect1d(allowed, in_categories)
             fallbacks += unknown
-        options = _Options(k, allowed, diversity, reasons, threads)
-        results: list[Recommendations] = []
-        while block := list(islice(queries, QUERIES_PER_BLOCK)):
-            excluded = [np.concatenate([never, query.history.items]) if exclude_history else never for query in block]
-            block = [query._replace(fallbacks=query.fallbacks + fallbacks) for query in block]
-            results += self._recommend(block, excluded, options)
-        return RecommendationBatch(results, users)
+        options = RowOptions(
+            k=k,
+            excluded=never[never != UNKNOWN],
+            exclude_seen=exclude_seen,
+            allowed=allowed,
+            diversity=diversity,
+            reasons=reasons,
+            fallbacks=fallbacks,
+            with_user_points=self.user_points is not None,
+            id_type="strings" if self.items.holds_strings else "integers",
+        )
+        return self._name(self._recommend(queries, options, threads), users)
 
     def score(
         self, items: Iterable[Id], history: Iterable[Id] | None = None, user: Id | None = None
     ) -> dict[Id, float]:
         """The score of each of these items for a `history` or a `user`, by item id; unknown items are left out."""
         wanted = plain_list(items, "items")
-        return dict(self.recommend(history, user, k=max(len(wanted), 1), exclude_history=False, items=wanted))
+        return dict(self.recommend(history, user, k=max(len(wanted), 1), exclude_seen=False, allow=wanted))
 
     def similar_items(self, item: Id, k: int = 10) -> Recommendations:
         """The `k` items whose points are nearest to that of `item`, scored by minus the distance; never `item`."""
         return self.similar_items_many([item], k)[0]
 
     def similar_items_many(
-        self, items: Iterable[Id], k: int = 10, *, among: Iterable[Id] | None = None, threads: int | None = None
+        self, items: Iterable[Id], k: int = 10, *, allow: Iterable[Id] | None = None, threads: int | None = None
     ) -> RecommendationBatch:
         """`similar_items` for each of many items, on all cores; in `to_frame()`, the column query has the item.
 
-        among: an allow-list; no other items are found.
+        allow: an allow-list; no other items are found.
         """
         check_count(k)
         wanted = plain_list(items, "items")
         rows = known_rows(self.items, wanted, "item")
-        points = self.ranker.precise_items(rows)
-        allowed, fallbacks = self._allowed(among, "among")
-        ranked = self._nearest.top_many(points, k, list(rows[:, None]), allowed, threads)
-        found = [Recommendations(self.items.ids(nearest), scores, fallbacks) for nearest, scores in ranked]
-        return RecommendationBatch(found, queries=wanted)
+        allowed, fallbacks = self._allowed(allow)
+        queries = (RowQuery(np.array([row]), point=self.points.precise_items(np.array([row]))[0]) for row in rows)
+        options = RowOptions(k=k, allowed=allowed, by_distance=True, fallbacks=fallbacks)
+        return self._name(self._recommend(queries, options, threads), queries=wanted)
 
-    def similar_users(self, user: Id, k: int = 10, *, among: Iterable[Id] | None = None) -> Recommendations:
+    def similar_users(self, user: Id, k: int = 10, *, allow: Iterable[Id] | None = None) -> Recommendations:
         """The `k` customers of the training data nearest to `user`, scored by minus the distance; `user` is the first.
 
         A customer is the point that recommendations are made from: the midpoint of the training history, or their own.
-        among: an allow-list; no other customers are found.
+        allow: an allow-list; no other customers are found.
         """
         check_count(k)
         point = query_points_of_users(self, [user])[0]
         assert self.users is not None
-        owners, ranker = self._customers
+        owners, scorer = self._customers
         allowed = None
-        if among is not None:
-            wanted = np.unique(known_rows(self.users, among, "user"))
+        if allow is not None:
+            wanted = np.unique(known_rows(self.users, allow, "user"))
             allowed = np.flatnonzero(np.isin(owners, wanted))
-        rows, scores = ranker.top(point, k, allowed=allowed)
+        rows, scores = scorer.top(point, k, allowed=allowed)
         return Recommendations(self.users.ids(owners[rows]), scores)
 
     def query_points(
@@ -358,14 +355,12 @@ class Model:
         informed = ~own & (np.diff(given.offsets) > 0)
         queries = np.zeros((len(user_rows), self.item_points.shape[1]))
         if self.user_points is not None:
-            queries[own] = self.ranker.precise(self.user_points[point_rows[own]])
-        queries[informed] = self.ranker.queries(*histories.histories_of(user_rows[informed]))
-        scores = self.ranker.linear_scores(queries)
-        if self.ranker.memory is not None:
-            self.ranker.add_boosts(scores, queries, self.ranker.memory.boosts(*given))
+            queries[own] = self.points.space.precise(self.user_points[point_rows[own]])
+        queries[informed] = self.points.queries(*histories.histories_of(user_rows[informed]))
+        scores = self.ranker.score_all(queries, *given)
         unknown = ~(own | informed)
         if unknown.any():
-            # Places among the distinct counts, because float32 would round large counts into false ties.
+            # Positions among the distinct counts, because float32 would round large counts into false ties.
             scores[unknown] = np.unique(self.item_counts, return_inverse=True)[1]
         return scores
 
@@ -417,11 +412,7 @@ class Model:
             pl.DataFrame(columns).write_parquet(partial)
 
     @cached_property
-    def _nearest(self) -> Ranker:
-        return self.ranker.nearest()
-
-    @cached_property
-    def _customers(self) -> tuple[NDArray[np.int64], Ranker]:
+    def _customers(self) -> tuple[NDArray[np.int64], Scorer]:
         """The rows of the customers that have a point, and what ranks these points."""
         if self.user_points is not None:
             owners, points = np.arange(len(self.user_points)), self.user_points
@@ -432,48 +423,32 @@ class Model:
             assert self.histories is not None
             owners = np.flatnonzero(self.histories.lengths)
             offsets = offsets_of(self.histories.lengths[owners])
-            queries = self.ranker.queries(self.histories.item_rows, offsets, self.histories.weights)
+            queries = self.points.queries(self.histories.item_rows, offsets, self.histories.weights)
             points = queries.astype(np.float32)
-        return owners, Ranker(points, geometry=self.config.geometry, score="distance")
+        return owners, Scorer(points, self.points.space).nearest
 
-    def _allowed(self, items: Iterable[Id] | None, name: str) -> tuple[NDArray[np.int64] | None, tuple[Fallback, ...]]:
+    def _allowed(self, allow: Iterable[Id] | None) -> tuple[NDArray[np.int64] | None, tuple[Fallback, ...]]:
         """The rows of an allow-list, if there is one, without unknown items, which are reported."""
-        if items is None:
+        if allow is None:
             return None, ()
-        rows = rows_of(self.items, items, name)
+        rows = rows_of(self.items, allow, "allow")
         return rows[rows != UNKNOWN], unknown_fallbacks(Cause.UNKNOWN_ALLOWED_ITEMS, rows)
 
-    def _recommend(
-        self, queries: list[Query], excluded: list[NDArray[Any]], options: _Options
-    ) -> Iterator[Recommendations]:
-        k, allowed, diversity = options.k, options.allowed, options.diversity
-        informed = [place for place, query in enumerate(queries) if query.point is not None]
-        points = np.array([queries[place].point for place in informed]).reshape(-1, self.item_points.shape[1])
-        histories = [queries[place].history for place in informed]
-        ranked = self.ranker.top_many(
-            points,
-            pool_size(k, diversity),
-            [excluded[place] for place in informed],
-            allowed,
-            options.threads,
-            histories,
-        )
-        found = dict(zip(informed, ranked, strict=True))
-        for place, query in enumerate(queries):
-            if place in found:
-                rows, scores = found[place]
-                chosen = diversify(self.ranker, rows, scores, k, diversity)
-                rows, scores = rows[chosen], scores[chosen]
-            else:
-                rows = top_k(self.item_counts.astype(np.float64), k, excluded[place], allowed)
-                scores = self.item_counts[rows].astype(np.float32)
-            because = self._because(query, rows) if options.reasons else None
-            yield Recommendations(self.items.ids(rows), scores, query.fallbacks, because)
+    def _recommend(self, queries: Iterator[RowQuery], options: RowOptions, threads: int | None) -> Iterator[RowResult]:
+        """The results of many queries, some at a time."""
+        while block := list(islice(queries, QUERIES_PER_BLOCK)):
+            yield from recommend_rows(self.ranker, block, options, threads)
 
-    def _because(self, query: Query, rows: NDArray[np.int64]) -> tuple[tuple[Reason, ...], ...]:
-        if query.point is None or query.own_point:
-            return ((),) * len(rows)
-        return tuple(
-            tuple(Reason(self.items.id(row), share, kind) for row, share, kind in parts)
-            for parts in strongest_reasons(self.ranker, query.history, rows)
-        )
+    def _name(
+        self, results: Iterable[RowResult], users: list[Id] | None = None, queries: list[Id] | None = None
+    ) -> RecommendationBatch:
+        """Results with ids instead of rows."""
+        named = []
+        for rows, scores, reasons, fallbacks in results:
+            because = None
+            if reasons is not None:
+                because = tuple(
+                    tuple(Reason(self.items.id(row), share, kind) for row, share, kind in parts) for parts in reasons
+                )
+            named.append(Recommendations(self.items.ids(rows), scores, fallbacks, because))
+        return RecommendationBatch(named, users, queries)

@@ -7,15 +7,18 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from lorentzrec.counting import with_counts
+from lorentzrec.base.counting import with_counts
 
 
 class NoteKind(StrEnum):
     TEXT = "text"
     """A note of the data, or of a model that was saved without records."""
     NO_TIMES = "no_times"
+    ORDERS = "orders"
+    ORDERS_NOT_USED = "orders_not_used"
     NO_PREDICTABLE_LABEL = "no_predictable_label"
     SINGLE_EVENT = "single_event"
+    SINGLE_ORDER = "single_order"
     NOT_REPRODUCIBLE = "not_reproducible"
     ONE_THREAD = "one_thread"
     FEWER_ITEMS_THAN_NEGATIVES = "fewer_items_than_negatives"
@@ -23,12 +26,13 @@ class NoteKind(StrEnum):
     COINCIDENT_POINTS = "coincident_points"
     SHORTENED_STEPS = "shortened_steps"
     OUT_OF_PATIENCE = "out_of_patience"
-    STOPPED_BY_WATCH = "stopped_by_watch"
+    STOPPED_BY_CALLBACK = "stopped_by_callback"
     INTERRUPTED = "interrupted"
     NO_CHECKPOINT = "no_checkpoint"
     NOTHING_TO_RESUME = "nothing_to_resume"
     MEMORY = "memory"
     NO_MEMORY = "no_memory"
+    MEMORY_NOT_TUNED = "memory_not_tuned"
     WORKERS = "workers"
     ITEMS_ADDED = "items_added"
     ITEMS_NOT_PLACED = "items_not_placed"
@@ -51,9 +55,14 @@ class NoteKind(StrEnum):
 _TEXTS = {
     NoteKind.TEXT: "{text}",
     NoteKind.NO_TIMES: "the events have no times: histories are used without order, in {folds} folds",
+    NoteKind.ORDERS: "{orders:order has|orders have} {size:.1f} items on average: each order is predicted from the "
+    "orders before it",
+    NoteKind.ORDERS_NOT_USED: "the orders of the events are not used: the items of an order are a sequence",
     NoteKind.NO_PREDICTABLE_LABEL: "{customers:customer has|customers have} no labelled event that could be predicted: "
     "not used in training",
     NoteKind.SINGLE_EVENT: "{customers:customer has|customers have} a single event and nothing to predict it from: "
+    "not used in training",
+    NoteKind.SINGLE_ORDER: "{customers:customer has|customers have} a single order and nothing to predict it from: "
     "not used in training",
     NoteKind.NOT_REPRODUCIBLE: "symmetric BPR on several threads shares points without locks: results vary from run to "
     "run; deterministic=True runs it on one thread",
@@ -65,8 +74,8 @@ _TEXTS = {
     NoteKind.COINCIDENT_POINTS: "epoch 1: {pairs:pair|pairs} of points coincided and gave no direction",
     NoteKind.SHORTENED_STEPS: "{steps:step|steps} beyond the maximum length or radius shortened",
     NoteKind.OUT_OF_PATIENCE: "stopped after epoch {epoch}: no better {metric} since epoch {best}",
-    NoteKind.STOPPED_BY_WATCH: "stopped after epoch {epoch} by a callback{reason}",
-    NoteKind.INTERRUPTED: "interrupted in epoch {epoch} of {epochs}",
+    NoteKind.STOPPED_BY_CALLBACK: "stopped after epoch {epoch} by a callback{reason}",
+    NoteKind.INTERRUPTED: "interrupted {when} epoch {epoch} of {epochs}",
     NoteKind.WORKERS: "trained by {workers:,} workers, whose points were merged {rounds:,} times per epoch",
     NoteKind.NO_CHECKPOINT: "the checkpoint could not be written after epoch {epoch} ({reason})",
     NoteKind.NOTHING_TO_RESUME: "there was no checkpoint in {folder}: training started with the first epoch",
@@ -74,6 +83,7 @@ _TEXTS = {
     "{metric} {points:.4f} by points alone, {memory:.4f} with it",
     NoteKind.NO_MEMORY: "no memory: on held-out events of {customers:,} customers, {metric} is {points:.4f} "
     "by points alone and {memory:.4f} with it",
+    NoteKind.MEMORY_NOT_TUNED: "the memory has the usual weight {weight:g}: training ended before a weight was chosen",
     NoteKind.ITEMS_ADDED: "{items:item was|items were} added without training",
     NoteKind.ITEMS_NOT_PLACED: "{items:new item is|new items are} left out, with {events:event|events}: "
     "their customers have no event with a known item, nor do they have known attributes",
@@ -123,16 +133,3 @@ class Note:
     @classmethod
     def of_text(cls, text: str) -> Note:
         return cls(NoteKind.TEXT, {"text": text})
-
-
-def read_notes(manifest: Mapping[str, Any]) -> tuple[Note, ...]:
-    """The notes of a manifest; those of lorentzrec 0.1 are texts without records."""
-    records = manifest.get("note_records")
-    if records is None:
-        return tuple(Note.of_text(str(text)) for text in manifest["notes"])
-    return tuple(Note.from_dict(record) for record in records)
-
-
-def write_notes(notes: tuple[Note, ...]) -> dict[str, Any]:
-    """The entries of a manifest that `read_notes` reads; the texts are for people and for lorentzrec 0.1."""
-    return {"notes": [str(note) for note in notes], "note_records": [note.to_dict() for note in notes]}

@@ -4,59 +4,46 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from itertools import repeat
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from lorentzrec.data.interactions import Interactions
 from lorentzrec.data.vocabulary import UNKNOWN, Id, Vocabulary
 from lorentzrec.errors import InputError
 from lorentzrec.geometry import FloatArray
-from lorentzrec.model.fallbacks import Cause, Fallback, history_fallbacks
-from lorentzrec.model.ranking import NO_ROWS, History
+from lorentzrec.points.fallbacks import Cause
+from lorentzrec.points.points import History, read_history
+from lorentzrec.points.recommending import RowQuery
+from lorentzrec.points.scoring import NO_ROWS
 
 if TYPE_CHECKING:
     from lorentzrec.model.model import Model
 
 
-class Query(NamedTuple):
-    """One customer to recommend for."""
-
-    history: History
-    """The items they have interacted with."""
-    point: FloatArray | None
-    """None: recommend the popular items."""
-    fallbacks: tuple[Fallback, ...]
-    own_point: bool = False
-    """The point is that of the customer, and not the midpoint of the history."""
-
-
 def queries_of_users(
-    model: Model, users: list[Id], exclude_history: bool, context: Iterable[Iterable[Id]] | None
-) -> Iterator[Query]:
+    model: Model, users: list[Id], exclude_seen: bool, context: Iterable[Iterable[Id]] | None
+) -> Iterator[RowQuery]:
     """A query for each of some users of the training data.
 
     With a context, also a user with a point of their own is the midpoint of history and context.
     """
     known = users_of(model)
-    if model.histories is None and (exclude_history or context is not None):
+    if model.histories is None and (exclude_seen or context is not None):
         raise InputError(
             "this model has no training histories and does not know what a user has seen: "
-            "pass exclude_history=False and no context, or save the model with histories=True"
+            "pass exclude_seen=False and no context, or save the model with histories=True"
         )
     contexts = _contexts(model.items, context, len(users))
     for row, now in zip(known_rows(known, users, "user"), contexts, strict=False):
-        history = History(NO_ROWS) if model.histories is None else history_of(model.histories, row)
+        history = History(NO_ROWS) if model.histories is None else read_history(model.histories, row)
         trained = model.histories is None or len(history.items) > 0
         if len(now):
-            yield _query(model, *_append(history, now))
-        elif not trained:
-            yield Query(history, None, (Fallback(Cause.UNTRAINED_USER),))
-        elif model.user_points is not None:
-            yield Query(history, model.ranker.precise(model.user_points[row]), (), own_point=True)
+            yield RowQuery(*_append(history, now))
+        elif model.user_points is not None and trained:
+            yield RowQuery(*history, point=model.points.space.precise(model.user_points[row]))
         else:
-            yield Query(history, model.ranker.query(*history), ())
+            yield RowQuery(*history, empty=Cause.UNTRAINED_USER)
 
 
 def queries_of_histories(
@@ -64,7 +51,7 @@ def queries_of_histories(
     histories: Iterable[Iterable[Id]],
     weights: Iterable[Iterable[float]] | None,
     context: Iterable[Iterable[Id]] | None,
-) -> Iterator[Query]:
+) -> Iterator[RowQuery]:
     """A query for each history, with the weights of its events and a context if given."""
     given = plain_list(histories, "histories")
     event_weights = [None] * len(given) if weights is None else plain_list(weights, "weights")
@@ -74,7 +61,7 @@ def queries_of_histories(
     for history, weights_of_history, now in zip(given, event_weights, contexts, strict=False):
         rows = rows_of(model.items, history, "history")
         checked = None if weights_of_history is None else _checked_weights(weights_of_history, rows)
-        yield _query(model, *_append(History(rows, checked), now))
+        yield RowQuery(*_append(History(rows, checked), now))
 
 
 def users_of(model: Model) -> Vocabulary:
@@ -93,9 +80,9 @@ def query_points_of_users(model: Model, users: list[Id]) -> FloatArray:
     if model.histories is not None and len(idle := np.flatnonzero(model.histories.lengths[rows] == 0)):
         raise InputError(f"the user {users[idle[0]]!r} has no event in the training data: leave them out")
     if model.user_points is not None:
-        return model.ranker.precise(model.user_points[rows])
+        return model.points.space.precise(model.user_points[rows])
     assert model.histories is not None
-    return model.ranker.queries(*model.histories.histories_of(rows))
+    return model.points.queries(*model.histories.histories_of(rows))
 
 
 def query_points_of_histories(
@@ -104,19 +91,11 @@ def query_points_of_histories(
     """The midpoints of histories."""
     points: list[FloatArray] = []
     for query in queries_of_histories(model, histories, weights, None):
-        if query.point is None:
+        known = query.history != UNKNOWN
+        if not known.any():
             raise InputError(f"history {len(points) + 1} has no item that this model knows: leave it out")
-        points.append(query.point)
+        points.append(model.points.query(query.history[known], None if query.weights is None else query.weights[known]))
     return np.array(points).reshape(-1, model.item_points.shape[1])
-
-
-def _query(model: Model, rows: NDArray[Any], weights: NDArray[Any] | None) -> Query:
-    """The midpoint of a history, whose unknown items are left out; popular items if none is known."""
-    known = rows != UNKNOWN
-    history = History(rows[known], None if weights is None else weights[known])
-    kind = "strings" if model.items.holds_strings else "integers"
-    fallbacks = history_fallbacks(rows, midpoint=model.user_points is not None, id_type=kind)
-    return Query(history, model.ranker.query(*history) if known.any() else None, fallbacks)
 
 
 def _contexts(items: Vocabulary, context: Iterable[Iterable[Id]] | None, count: int) -> Iterator[NDArray[np.int64]]:
@@ -127,12 +106,6 @@ def _contexts(items: Vocabulary, context: Iterable[Iterable[Id]] | None, count: 
     if len(given) != count:
         raise InputError(f"there are {count} queries and the context of {len(given)}: give one for each")
     return (rows_of(items, one, "context") for one in given)
-
-
-def history_of(histories: Interactions, user_row: int) -> History:
-    """What one customer did in training."""
-    span = slice(histories.offsets[user_row], histories.offsets[user_row + 1])
-    return History(histories.item_rows[span], None if histories.weights is None else histories.weights[span])
 
 
 def _append(history: History, now: NDArray[np.int64]) -> History:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from lorentzrec.field_checks import check_fields, check_value
+from lorentzrec.base.field_checks import check_fields, check_value
 
 
 @dataclass(frozen=True, kw_only=True)

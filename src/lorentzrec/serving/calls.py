@@ -30,8 +30,8 @@ from lorentzrec.serving.http.messages import (
     RecommendRequest,
     RecommendResponse,
 )
-from lorentzrec.serving.recommending.query import Id, ItemOptions
 from lorentzrec.serving.versions.item_directory import Item
+from lorentzrec.serving.worker.query import Id, ItemOptions
 
 Result = TypeVar("Result")
 
@@ -52,7 +52,7 @@ def recommend(
 ) -> Call[RecommendResponse]:
     """The best items for a history (oldest first), or for a customer whose history is in the store.
 
-    options: context, exclude, allow, categories, exclude_seen, diversity, reasons, twin, explore, seed, fields.
+    options: context, exclude, allow, categories, exclude_seen, diversity, reasons, explore, seed, fields, arm.
     """
     _check_names("recommend", options, RecommendRequest)
     return _call(RecommendResponse, "POST", "/v1/recommend", {"history": history, "user": user, "k": k, **options})
@@ -61,7 +61,7 @@ def recommend(
 def similar(item: Id, k: int = 10, **options: Any) -> Call[RecommendResponse]:
     """The items nearest to an item.
 
-    options: exclude, allow, categories, diversity, twin, explore, seed, fields.
+    options: exclude, allow, categories, diversity, explore, seed, fields, arm.
     """
     _check_names("similar", options, ItemOptions)
     return _call(RecommendResponse, "GET", f"/v1/items/{_part(item)}/similar", parameters={"k": k, **options})
@@ -70,7 +70,7 @@ def similar(item: Id, k: int = 10, **options: Any) -> Call[RecommendResponse]:
 def basket(items: Sequence[Id], k: int = 10, **options: Any) -> Call[RecommendResponse]:
     """Items that complement those of a basket.
 
-    options: exclude, allow, categories, diversity, reasons, twin, explore, seed, fields.
+    options: exclude, allow, categories, diversity, reasons, explore, seed, fields, arm.
     """
     _check_names("basket", options, BasketRequest)
     return _call(RecommendResponse, "POST", "/v1/basket", {"items": items, "k": k, **options})

@@ -35,7 +35,7 @@ from lorentzrec.ingest.storage import (
     write_record,
 )
 from lorentzrec.model.artifact import load
-from lorentzrec.serving.versions.index import INDEX
+from lorentzrec.points.index import INDEX
 from lorentzrec.spark.scratch import absolute
 from lorentzrec.spark.tasks import run_each, threads_of
 
@@ -50,7 +50,8 @@ def recommend_all(
     session: Any = None,
     k: int = 10,
     exclude: tuple[Id, ...] = (),
-    items: tuple[Id, ...] | None = None,
+    exclude_seen: bool | None = None,
+    allow: tuple[Id, ...] | None = None,
     diversity: float = 0.0,
     reasons: bool = False,
     threads: int | None = None,
@@ -65,7 +66,15 @@ def recommend_all(
     """
     if not is_remote(out) and Path(out).exists():
         raise InputError(f"{out} already exists: remove it or choose another name")
-    options = BatchOptions(k, tuple(exclude), None if items is None else tuple(items), threads, diversity, reasons)
+    options = BatchOptions(
+        k=k,
+        exclude=tuple(exclude),
+        exclude_seen=exclude_seen,
+        allow=None if allow is None else tuple(allow),
+        threads=threads,
+        diversity=diversity,
+        reasons=reasons,
+    )
     return recommend_on_spark(source_of_model(Path(model)), str(out), options, master=master, session=session)
 
 

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import fields
 from typing import Any
 
-from lorentzrec.errors import LorentzrecError
+from lorentzrec.errors import ConfigError, LorentzrecError
 from lorentzrec.ingest.storage import join, read_record, write_record
-from lorentzrec.learning.epochs import EpochResult
-from lorentzrec.learning.kernels.structures import Table
+from lorentzrec.learning.engine import EpochResult, Runner, Table
 from lorentzrec.model.config import ResolvedConfig
+from lorentzrec.model.notes import Note, NoteKind
 from lorentzrec.spark.scratch import remove_files, round_folder
-from lorentzrec.spark.tables import load_states, states_of, write_states
+from lorentzrec.spark.tables import load_states, view_states, write_states
 from lorentzrec.spark.tasks import (
     Plan,
     Round,
@@ -29,7 +29,7 @@ _ATTEMPTS = 3
 """How often a round is run whose files turn out to be damaged."""
 
 
-class RoundRunner:
+class RoundRunner(Runner):
     """Runs epochs as rounds: every worker trains on a part of its customers, then the points are merged.
 
     A round that is complete in the scratch storage is not run again.
@@ -39,13 +39,22 @@ class RoundRunner:
         self, session: Any, plan: Plan, rounds: int, config: ResolvedConfig, histories: Table, items: Table
     ) -> None:
         self._session, self._plan, self._rounds = session, plan, rounds
-        self._states = states_of(histories, items, config)
+        self._states = view_states(histories, items, config)
         self._current: tuple[str, list[str]] | None = None
         """Folder and checksums of the points that the tables hold."""
 
-    def write_shards(self) -> None:
+    def prepare(self, announce: Callable[[str], None]) -> None:
         """Give every worker its customers; those of an earlier run are checked."""
         run_each(self._session, write_shard, range(self._plan.workers), plan=self._plan)
+
+    def check_notes(self, notes: Sequence[Note]) -> None:
+        """Raise an error unless the checkpoint was made by as many workers and rounds."""
+        noted = next((note.values for note in notes if note.kind is NoteKind.WORKERS), {"workers": 1})
+        workers = self._plan.workers
+        given = {"workers": workers} | ({"rounds": self._rounds} if workers > 1 else {})
+        if noted != given:
+            described = " and ".join(f"{name}={value}" for name, value in noted.items())
+            raise ConfigError(f"the checkpoint was made with {described}: set it back, or train without resume")
 
     def remove_files(self) -> None:
         """Delete the run's folder in the scratch storage."""
@@ -98,11 +107,11 @@ class RoundRunner:
         for _ in range(_ATTEMPTS):
             records |= run_each(self._session, train_part, missing, **shared)
             parts = [record for record in records.values() if record is not None]
-            places, checksums = range(len(self._plan.bounds) - 1), [part["checksums"] for part in parts]
-            ranges = run_each(self._session, merge_range, places, **shared, checksums=checksums)
+            indices, checksums = range(len(self._plan.bounds) - 1), [part["checksums"] for part in parts]
+            ranges = run_each(self._session, merge_range, indices, **shared, checksums=checksums)
             missing = {worker for record in ranges.values() for worker in record.get("damaged", ())}
             if not missing:
-                return parts, [ranges[place]["checksum"] for place in places]
+                return parts, [ranges[index]["checksum"] for index in indices]
         raise LorentzrecError(
             f"files of workers {sorted(missing)} in {task.folder} were damaged {_ATTEMPTS} times: check the storage, "
             "then resume"

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lorentzrec.atomic import checksum
+from lorentzrec.base.atomic import checksum
 from lorentzrec.errors import ArtifactError
 from lorentzrec.ingest.storage import NotFound, fetch, is_remote, join, remove, write_file
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from lorentzrec.geometry import FloatArray, hyperboloid
 from lorentzrec.geometry.midpoint import normalise_sum
 from lorentzrec.ingest.storage import join
-from lorentzrec.learning.kernels.structures import MAXIMUM_RADIUS, Table
+from lorentzrec.learning.engine import MAXIMUM_RADIUS, Table
 from lorentzrec.model.config import ResolvedConfig
 from lorentzrec.spark.scratch import Damaged, read_arrays, write_arrays
 
@@ -29,13 +29,13 @@ def range_bounds(item_count: int, dimension: int) -> list[int]:
     return [item_count * number // ranges for number in range(ranges + 1)]
 
 
-def states_of(histories: Table, items: Table, config: ResolvedConfig) -> dict[str, State]:
+def view_states(histories: Table, items: Table, config: ResolvedConfig) -> dict[str, State]:
     """The arrays of the tables with a row per point, without the columns that only fill up a row: views, not copies."""
     tables = {"items": items} if histories is items else {"items": items, "histories": histories}
-    return {side: _state_of(table, config) for side, table in tables.items()}
+    return {side: _view_state(table, config) for side, table in tables.items()}
 
 
-def _state_of(table: Table, config: ResolvedConfig) -> State:
+def _view_state(table: Table, config: ResolvedConfig) -> State:
     names = ("points", "squared", "momentum", "steps") if config.optimiser == "adam" else ("points", "squared")
     state: State = {name: getattr(table, name) for name in names}
     return {name: array[:, : config.dimension + 1] if array.ndim == 2 else array for name, array in state.items()}
@@ -108,19 +108,19 @@ def merge(before: State, copies: Sequence[State], *, hyperbolic: bool) -> State:
         changed_by[copy["rows"]] += 1
     merged = {name: array.copy() for name, array in before.items()}
     several = np.flatnonzero(changed_by > 1)
-    place = np.full(count, -1, np.int64)
-    place[several] = np.arange(len(several))
+    index = np.full(count, -1, np.int64)
+    index[several] = np.arange(len(several))
     totals = {name: np.zeros((len(several), *before[name].shape[1:])) for name in before}
     for copy in copies:
         rows = copy["rows"]
         alone = changed_by[rows] == 1
         for name in before:
             merged[name][rows[alone]] = copy[name][alone]
-            places, values = place[rows[~alone]], copy[name][~alone]
+            indices, values = index[rows[~alone]], copy[name][~alone]
             if name == "steps":
-                totals[name][places] = np.maximum(totals[name][places], values)
+                totals[name][indices] = np.maximum(totals[name][indices], values)
             else:
-                totals[name][places] += values
+                totals[name][indices] += values
     for name, total in totals.items():
         start, counts = before[name][several].astype(np.float64), changed_by[several].astype(np.float64)
         if total.ndim == 2:

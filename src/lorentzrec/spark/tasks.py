@@ -27,9 +27,7 @@ from lorentzrec.errors import InputError
 from lorentzrec.ingest.dataset import open_dataset
 from lorentzrec.ingest.spark_session import in_tasks, report_in_one_line
 from lorentzrec.ingest.storage import join, read_record, write_record
-from lorentzrec.learning.epochs import EpochRunner
-from lorentzrec.learning.kernels.compiling import cache_folder
-from lorentzrec.learning.tables import table_of
+from lorentzrec.learning.engine import EpochRunner, identify_kernels, make_table
 from lorentzrec.model.config import ResolvedConfig
 from lorentzrec.spark.scratch import Damaged, is_whole, read_arrays, write_arrays
 from lorentzrec.spark.tables import (
@@ -38,7 +36,7 @@ from lorentzrec.spark.tables import (
     merge,
     ranges_of,
     read_range,
-    states_of,
+    view_states,
     write_range,
 )
 
@@ -90,7 +88,7 @@ class Round:
 @cache
 def release() -> tuple[str, str]:
     """The version of this package, and what its kernels are compiled from."""
-    return __version__, cache_folder().name
+    return __version__, identify_kernels()
 
 
 def run_each(session: Any, work: Work, numbers: Iterable[int], **options: Any) -> dict[int, dict[str, Any]]:
@@ -112,7 +110,7 @@ def _run_tasks(
     options: dict[str, Any],
     expected: tuple[str, str],
 ) -> Iterator[pa.RecordBatch]:
-    """For `mapInArrow`: work for the numbers at the places that come in, with number and result as JSON."""
+    """For `mapInArrow`: work for the numbers at the indices that come in, with number and result as JSON."""
     import pyarrow as pa
 
     if release() != expected:
@@ -122,8 +120,8 @@ def _run_tasks(
             "install the same version on all"
         )
     for batch in batches:
-        for place in batch.column(0).to_pylist():
-            result = json.dumps([numbers[place], work(numbers[place], **options)])
+        for index in batch.column(0).to_pylist():
+            result = json.dumps([numbers[index], work(numbers[index], **options)])
             yield pa.RecordBatch.from_arrays([pa.array([result])], names=["result"])
 
 
@@ -133,11 +131,11 @@ def threads_of(given: int | None) -> int:
 
 
 def left_out(data: Interactions, learned: Interactions) -> NDArray[np.int64]:
-    """Places of the events of `data` that are not in `learned`, which lacks at most one event of a customer."""
+    """Positions of the events of `data` that are not in `learned`, which lacks at most one event of a customer."""
     shorter = np.flatnonzero(data.lengths != learned.lengths)
     positions, events = gather_groups(data.offsets, shorter)
     within = events - data.offsets[shorter][positions]
-    # the same place in the other history; the last event has no counterpart
+    # the same position in the other history; the last event has no counterpart
     others = np.minimum(within, learned.lengths[shorter][positions] - 1) + learned.offsets[shorter][positions]
     differs = within == data.lengths[shorter][positions] - 1
     for name, values in data.event_columns().items():
@@ -163,7 +161,7 @@ def write_shard(number: int, *, plan: Plan) -> dict[str, Any]:
     found = read_record(f"{shard_file(plan, number)}.json")
     if found is not None and is_whole(shard_file(plan, number), found.get("checksum")):
         return found
-    held_out = read_arrays(held_out_file(plan.folder), plan.held_out)["places"]
+    held_out = read_arrays(held_out_file(plan.folder), plan.held_out)["positions"]
     arrays = read_shard(plan.dataset, plan.digest, held_out, number, plan.workers)
     record = {"checksum": write_arrays(shard_file(plan, number), arrays)}
     write_record(f"{shard_file(plan, number)}.json", record)
@@ -177,7 +175,7 @@ def read_shard(
     are held out: `lengths` of their histories, `item_rows`, and `weights` and `labels` if there are any.
 
     Rows are numbered by frequency, so that every n-th customer gives all workers the same mix of long and short
-    histories. held_out: places of events in the training part.
+    histories. held_out: positions of events in the training part.
     """
     import polars as pl
 
@@ -188,12 +186,12 @@ def read_shard(
     events = (
         dataset.scan_training()
         .select("user_row", "item_row", *names)
-        .with_row_index("place")
+        .with_row_index("position")
         .filter(pl.col("user_row") % workers == worker)
         .collect(engine="streaming")
     )
     if len(held_out):
-        events = events.filter(~pl.col("place").is_in(held_out))
+        events = events.filter(~pl.col("position").is_in(held_out))
     count = -(-(dataset.manifest["counts"]["users"] - worker) // workers)
     lengths = np.bincount(events["user_row"].to_numpy() // workers, minlength=count).astype(np.int32)
     return {"lengths": lengths} | {f"{name}s": events[name].to_numpy() for name in ("item_row", *names)}
@@ -222,9 +220,9 @@ class _Worker:
             plan.config | {"threads": threads_of(plan.threads), "seed": plan.config["seed"] ^ (number << 40)}
         )
         space = np.zeros((plan.item_count, config.dimension), np.float32)
-        items = table_of(space, config)
-        histories = table_of(space, config) if config.targets == "separate" else items
-        self.states = states_of(histories, items, config)
+        items = make_table(space, config)
+        histories = make_table(space, config) if config.targets == "separate" else items
+        self.states = view_states(histories, items, config)
         try:
             self.runner: EpochRunner | None = EpochRunner(data, config, histories, items)
         except InputError:  # with as many workers as customers, some have nobody to learn from
@@ -257,9 +255,9 @@ def train_part(number: int, *, plan: Plan, task: Round) -> dict[str, Any]:
         measured = asdict(result) | {"seconds": time.perf_counter() - started}
     pairs = zip(*(ranges_of(states, plan.bounds) for states in (before, worker.states)), strict=True)
     checksums = []
-    for place, (old, new) in enumerate(pairs):
+    for index, (old, new) in enumerate(pairs):
         changes = {side: find_changes(old[side], state) for side, state in new.items()}
-        checksums.append(write_range(task.changes, place, changes, name=f"{number:04d}"))
+        checksums.append(write_range(task.changes, index, changes, name=f"{number:04d}"))
     record = {"checksums": checksums, "measured": measured}
     write_record(part_record(task, number), record)
     return record

@@ -7,19 +7,24 @@ import json
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
 from typing import Any, Unpack
 
+from lorentzrec.base.threads import available_cores
 from lorentzrec.data.interactions import Interactions
-from lorentzrec.errors import ConfigError, InputError
+from lorentzrec.errors import InputError
 from lorentzrec.ingest.dataset import Dataset, open_dataset
 from lorentzrec.ingest.spark_session import spark_session
 from lorentzrec.ingest.storage import join
-from lorentzrec.learning.checkpoint import Checkpoint
-from lorentzrec.learning.kernels.structures import Table
-from lorentzrec.learning.run import VALIDATION_METRIC, TrainingRun
-from lorentzrec.learning.trainer import RunOptions, finish, refuse_other_config
+from lorentzrec.learning.engine import (
+    VALIDATION_METRIC,
+    RunOptions,
+    Table,
+    TrainingRun,
+    check_is_config,
+    check_supported,
+    run_training,
+)
 from lorentzrec.model.config import ResolvedConfig, TrainingConfig
 from lorentzrec.model.model import Model
 from lorentzrec.model.notes import NoteKind
@@ -27,7 +32,6 @@ from lorentzrec.spark.runner import RoundRunner
 from lorentzrec.spark.scratch import absolute, write_arrays
 from lorentzrec.spark.tables import range_bounds
 from lorentzrec.spark.tasks import Plan, held_out_file, left_out, release
-from lorentzrec.threads import available_cores
 
 ROUNDS = 8
 """Merges per epoch with several workers, unless given."""
@@ -57,14 +61,13 @@ def train(
     temporary one. Rounds that are complete there are not run again when the same training is started again, so that
     a run that was killed continues; after training they are removed.
 
-    The other arguments, also `checkpoint`, `resume`, `progress`, `watch` and `callbacks`, and Ctrl-C, are as in
+    The other arguments, also `checkpoint`, `resume`, `progress` and `callbacks`, and Ctrl-C, are as in
     `lorentzrec.train`.
     """
-    refuse_other_config(config)
+    check_is_config(config)
     dataset = dataset if isinstance(dataset, Dataset) else open_dataset(dataset)
     config = config or TrainingConfig()
-    if config.model == "symmetric":
-        raise ConfigError("Spark trains the points of items, and model=symmetric has one per customer: leave it out")
+    check_supported("spark", config, {"model": "symmetric"})
     on_this_machine = session is None and (master is None or master.startswith("local"))
     if workers is None and not on_this_machine:
         raise InputError("a cluster has no default number of workers: set `workers`, such as one per executor")
@@ -85,27 +88,14 @@ def train(
             plan = _plan(dataset, resolved, storage, left_out(data, learned), workers, rounds, threads)
             return RoundRunner(started, plan, rounds, resolved, histories, items)
 
-        run = TrainingRun(data, config, validation, metric, validate_every, make_runner)
+        run = TrainingRun(data, config, validation, metric, validate_every, make_runner=make_runner)
         runner = run.runner
         assert isinstance(runner, RoundRunner)
         if workers > 1:
             run.note(NoteKind.WORKERS, workers=workers, rounds=rounds)
-        model = finish(
-            run,
-            **options,
-            before_epochs=lambda run, announce: runner.write_shards(),
-            refuse=partial(_refuse_other_workers, workers, rounds),
-        )
+        model = run_training(run, **options)
         runner.remove_files()
     return model
-
-
-def _refuse_other_workers(workers: int, rounds: int, checkpoint: Checkpoint) -> None:
-    noted = next((note.values for note in checkpoint.notes if note.kind is NoteKind.WORKERS), {"workers": 1})
-    given = {"workers": workers} | ({"rounds": rounds} if workers > 1 else {})
-    if noted != given:
-        described = " and ".join(f"{name}={value}" for name, value in noted.items())
-        raise ConfigError(f"the checkpoint was made with {described}: set it back, or train without resume")
 
 
 @contextmanager
@@ -138,7 +128,7 @@ def _plan(
         folder=folder,
         dataset=absolute(dataset.address),
         digest=dataset.digest,
-        held_out=write_arrays(held_out_file(folder), {"places": held_out}),
+        held_out=write_arrays(held_out_file(folder), {"positions": held_out}),
         config=config.to_dict(),
         item_count=item_count,
         workers=workers,

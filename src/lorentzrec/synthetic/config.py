@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
+from lorentzrec.base.field_checks import Range, check_fields
 from lorentzrec.errors import ConfigError
-from lorentzrec.field_checks import Range, check_fields
 
 Space = Literal["hyperbolic", "flat"]
 Count = Annotated[int, Range(1)]

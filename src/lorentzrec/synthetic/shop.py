@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from lorentzrec.atomic import atomic_directory
+from lorentzrec.base.atomic import atomic_directory
 from lorentzrec.data.arrays import Booleans, Floats, Integers
 from lorentzrec.errors import ConfigError
 from lorentzrec.synthetic.config import Space as Space

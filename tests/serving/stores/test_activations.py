@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lorentzrec.serving.stores.activations import Activation, find_standing
+from lorentzrec.serving.stores.activations import MAIN, Activation, Arm, choose_arm, find_standing
 
 
 def read_log(text: str) -> list[Activation]:
@@ -58,3 +61,34 @@ def test_no_rollback_returns_to_what_a_rollback_has_left(steps: list[tuple[str, 
             assert find_standing(log)[1] == stack[-1]
             log.append(Activation(stack[-1], 0.0, "a test", rejected))
         assert find_standing(log) == stack[::-1]
+
+
+def test_versions_stand_by_arm() -> None:
+    main, flat = read_log("A B C BC"), [replace(entry, arm="flat", share=0.1) for entry in read_log("B D E")]
+    mixed = [main[0], flat[0], main[1], flat[1], main[2], main[3], flat[2]]
+    assert (find_standing(mixed), find_standing(mixed, "flat"), find_standing(mixed, "none")) == (
+        ["B", "A"],
+        ["E", "D", "B"],
+        [],
+    )
+    ended = [*mixed, replace(flat[2], share=None)]
+    assert (find_standing(ended), find_standing(ended, "flat")) == (["B", "A"], [])
+    assert find_standing([*ended, flat[0]], "flat") == ["B"]
+
+
+def test_the_arm_of_a_customer_is_that_of_a_stable_hash() -> None:
+    arms = {MAIN: Arm("a1", 0.6), "deep": Arm("b2", 0.3), "flat": Arm("c3", 0.1)}
+    # Written down: the same in every release, process and machine.
+    assert [choose_arm(arms, user) for user in ("ann", "cyd", "dan", "é", "7")] == [MAIN, "flat", "deep", MAIN, MAIN]
+    users = [f"customer {number}" for number in range(20_000)]
+    chosen = Counter(choose_arm(arms, user) for user in users)
+    for name, arm in arms.items():
+        assert abs(chosen[name] / len(users) - arm.share) < 0.015
+    larger = {**arms, MAIN: Arm("a1", 0.4), "flat": Arm("c3", 0.3)}
+    moves = Counter((choose_arm(arms, user), choose_arm(larger, user)) for user in users)
+    assert {(before, after) for before, after in moves if before != after} == {(MAIN, "flat")}
+    nobody = {MAIN: Arm("a1", 1.0), "flat": Arm("c3", 0.0)}
+    everybody = {MAIN: Arm("a1", 0.0), "flat": Arm("c3", 1.0)}
+    assert {choose_arm(nobody, user) for user in users} == {MAIN}
+    assert {choose_arm(everybody, user) for user in users} == {"flat"}
+    assert choose_arm({MAIN: Arm("a1")}, "ann") == MAIN

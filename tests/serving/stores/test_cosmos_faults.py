@@ -12,11 +12,13 @@ import pytest
 from lorentzrec.errors import InputError, StoreUnavailable
 from lorentzrec.serving.stores.address import open_store
 from lorentzrec.serving.stores.faults import StoreFault
-from lorentzrec.serving.stores.store import Added, Event, Store, key_of
-from serving.cosmos_proxy import CosmosProxy, Fault, Region
-from serving.running_service import published, service_here, wait_until
-from serving.servers import COSMOS_KEY, CosmosServer
-from serving.stores.raises_fault import raises_fault
+from lorentzrec.serving.stores.histories import Added, Event
+from lorentzrec.serving.stores.ids import make_key
+from lorentzrec.serving.stores.store import Store
+from tests.serving.cosmos_proxy import CosmosProxy, Fault, Region
+from tests.serving.running_service import published, service_here, wait_until
+from tests.serving.servers import COSMOS_KEY, CosmosServer
+from tests.serving.stores.raises_fault import raises_fault
 
 pytestmark = pytest.mark.cosmos
 pytest.importorskip("lorentzrec.serving.stores.cosmos_store", reason="azure-cosmos is not installed")
@@ -47,7 +49,7 @@ def store(proxy: CosmosProxy, database: str) -> Iterator[Store]:
 
 def stored_ids(store: Store) -> list[str]:
     """The ids of all events that are in the database, each as often as it is there."""
-    return [event[2] for segment in store._histories.all(key_of("ann")) for event in segment["events"]]  # type: ignore[attr-defined]
+    return [event[2] for segment in store._histories.all(make_key("ann")) for event in segment["events"]]  # type: ignore[attr-defined]
 
 
 def test_a_throttled_request_is_repeated_after_the_delay_that_the_server_names(

@@ -14,10 +14,10 @@ import pytest
 from lorentzrec.errors import InputError
 from lorentzrec.serving.stores.address import open_store
 from lorentzrec.serving.stores.faults import StoreFault
-from lorentzrec.serving.stores.store import Added, Event
-from serving.cosmos_proxy import CosmosProxy
-from serving.servers import CosmosServer
-from serving.stores.raises_fault import raises_fault
+from lorentzrec.serving.stores.histories import Added, Event
+from tests.serving.cosmos_proxy import CosmosProxy
+from tests.serving.servers import CosmosServer
+from tests.serving.stores.raises_fault import raises_fault
 
 pytestmark = [
     pytest.mark.cosmos,

@@ -6,7 +6,6 @@ import json
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,14 +15,16 @@ import pytest
 
 from lorentzrec.errors import InputError
 from lorentzrec.serving.stores.address import open_store
+from lorentzrec.serving.stores.catalogue import LiveItems
 from lorentzrec.serving.stores.faults import StoreFault
-from lorentzrec.serving.stores.new_items import ItemDetails, NewItem, NewItemsChanged, NewItemsRead
-from lorentzrec.serving.stores.store import Added, Event, LiveItems, key_of, salted_key
+from lorentzrec.serving.stores.histories import Added, Event
+from lorentzrec.serving.stores.ids import make_key, salted_key
+from lorentzrec.serving.stores.new_items import NewItem, Origin
 from lorentzrec_paper.servers import free_port
-from serving.running_service import wait_until
-from serving.servers import CosmosServer
-from serving.stores.raises_fault import raises_fault
-from serving.stores.version_folder import write_version
+from tests.serving.running_service import wait_until
+from tests.serving.servers import CosmosServer
+from tests.serving.stores.raises_fault import raises_fault
+from tests.serving.stores.version_folder import write_version
 
 if TYPE_CHECKING:
     from lorentzrec.serving.stores.cosmos_store import CosmosStore
@@ -45,7 +46,7 @@ def store(cosmos_url: str) -> Iterator[CosmosStore]:
 def test_documents_have_at_most_a_thousand_events(store: CosmosStore) -> None:
     store.add_events([Event("ann", "tea", n, str(n)) for n in range(999)])
     store.add_events([Event("ann", "tea", n, str(n)) for n in range(990, 2005)])
-    segments = store._histories.all(key_of("ann"))
+    segments = store._histories.all(make_key("ann"))
     assert [len(segment["events"]) for segment in segments] == [1000, 1000, 5]
     assert [segment["id"] for segment in segments] == ["00000000", "00000001", "00000002"]
 
@@ -69,10 +70,30 @@ def test_an_erasure_while_a_second_document_is_begun(store: CosmosStore, monkeyp
     other.close()
 
 
+def test_an_erasure_that_dies_leaves_no_customer_of_an_item_without_the_event(
+    store: CosmosStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store.add_events([Event("erika", "scarf", 1.0, "1")])
+    store.note_customers({"scarf": ["erika"]}, limit=10)
+    erase = store._histories.delete
+
+    def erase_and_die(document: dict[str, Any]) -> None:
+        erase(document)
+        if "events" in document:
+            raise KeyboardInterrupt
+
+    with monkeypatch.context() as dying:
+        dying.setattr(store._histories, "delete", erase_and_die)
+        with pytest.raises(KeyboardInterrupt):
+            store.forget("erika")
+    assert store.history("erika") == []
+    assert [item.customers for item in store.new_items() if item.customers] == []
+
+
 def test_documents_stay_below_the_limit_of_two_megabytes(store: CosmosStore) -> None:
     wide = "😀" * 500
     assert store.add_events([Event(wide, wide, n, f"{n:08d}{wide}") for n in range(400)]) == Added(400, 0)
-    segments = store._histories.all(key_of(wide))
+    segments = store._histories.all(make_key(wide))
     assert len(segments) > 1
     assert max(len(json.dumps(segment)) for segment in segments) < 1_100_000
     store.set_live_items([f"{n:08d}{wide}" for n in range(400)])
@@ -88,7 +109,7 @@ def test_what_remains_of_an_erased_customer_cannot_be_guessed(store: CosmosStore
     stored = store._histories.everywhere("*")
     text = json.dumps(stored)
     assert "ann" not in text
-    assert key_of("ann") not in text
+    assert make_key("ann") not in text
     assert sorted(document["id"] for document in stored) == ["erased", "salt"]
 
 
@@ -98,18 +119,8 @@ def test_each_store_has_its_own_salt(store: CosmosStore, cosmos_server: CosmosSe
         one.forget("ann")
     assert store._salt() != other._salt()
     partitions = {document["customer"] for document in store._histories.everywhere("c.customer")}
-    assert partitions == {"salt", salted_key(key_of("ann"), str(store._salt()))}
+    assert partitions == {"salt", salted_key(make_key("ann"), str(store._salt()))}
     other.close()
-
-
-def test_an_erasure_noted_by_version_0_1_is_respected(store: CosmosStore) -> None:
-    store._histories.put({"id": "00000000", "customer": key_of("ann"), "events": [], "erased": 50.0})
-    events = [Event("ann", "tea", 50, "a"), Event("ann", "tea", 51, "b")]
-    assert store.add_events(events, respect_erasures=True) == Added(1, 0, frozenset({"ann"}))
-    assert [event.time for event in store.history("ann")] == [51]
-    assert store.forget("ann") == 1
-    assert store._histories.all(key_of("ann")) == []
-    assert store.add_events(events, respect_erasures=True) == Added(0, 0, frozenset({"ann"}))
 
 
 @pytest.mark.parametrize("erased_before", [False, True])
@@ -158,30 +169,20 @@ def test_parts_that_nothing_refers_to_are_removed_when_they_are_old(
     assert store.live_items() == LiveItems(None, ["tea"])
 
 
-def test_a_process_of_0_1_may_replace_removed_items(store: CosmosStore) -> None:
-    """It does not know the entry "removed", and leaves it as it is."""
-    store.change_live_items(remove=["tea"])
-    state = store._state()
-    store._catalogue.replace({**state, "live": None, "live_parts": 0, "live_revision": state["live_revision"] + 1})
-    assert store.live_items() == LiveItems()
-    store.change_live_items(remove=["cup"])
-    assert store.live_items() == LiveItems(None, ["cup"])
-
-
 def test_new_items_written_before_a_conflict_get_the_revision_of_the_state(store: CosmosStore) -> None:
     """A reader who has the revision of the process that was faster must find them."""
     other = cosmos_store.CosmosStore(store.url)
-    rival = [ItemDetails("Hat")]
+    rival = [NewItem("hat", title="Hat")]
 
     def describe(item: NewItem) -> NewItem:
         if rival:  # the state is read, and nothing is written yet
-            assert other.describe_item("hat", rival.pop(), limit=10)
-        return replace(item, details=ItemDetails("Boot"))
+            assert other.describe_item(rival.pop(), limit=10)
+        return replace(item, origin=Origin.PUT, title="Boot")
 
-    assert store._change_new_items(["boot"], describe, limit=2) == NewItemsChanged(1, left_out=0)
+    assert store._change_new_items(["boot"], describe, limit=2) == (1, 0)
     other.close()
-    assert store.new_items(since=1) == NewItemsRead([NewItem("boot", ItemDetails("Boot"))], 2, complete=False)
-    assert [item.id for item in store.new_items().items] == ["boot", "hat"]
+    assert store.new_items(since=1) == [NewItem("boot", Origin.PUT, "Boot")]
+    assert [item.id for item in store.new_items()] == ["boot", "hat"]
 
 
 def test_a_document_that_is_not_there_is_looked_for_without_loading_its_neighbours(
@@ -270,33 +271,3 @@ def test_calls_of_several_threads_do_not_disturb_one_another(store: CosmosStore)
         assert store.add_events(events).accepted == len(events)
     finally:
         sys.setswitchinterval(before)
-
-
-def test_documents_of_another_release(store: CosmosStore, cosmos_url: str) -> None:
-    newer = store._state() | {"format": cosmos_store.FORMAT + 1}
-    store._catalogue.put(newer)
-    with raises_fault(StoreFault.NEWER):
-        open_store(cosmos_url, create=True)
-    # It named the current version in its state.
-    older = {name: value for name, value in newer.items() if name not in ("format", "activation")}
-    store._catalogue.put({**older, "version": "a1"})
-    for create in (False, True):
-        with raises_fault(StoreFault.OLDER, f"run lorentzrec store migrate {store.url}"):
-            open_store(cosmos_url, create=create)
-    steps: list[tuple[int, int]] = []
-    for _ in range(2):
-        open_store(cosmos_url, migrate=lambda *step: steps.append(step)).close()
-    assert steps == [(1, 1)]
-    with closing(open_store(cosmos_url)) as renewed:
-        assert renewed.state().version == "a1"
-        assert [entry.version for entry in renewed.activations()] == ["a1"]
-
-
-def test_erasures_of_another_release_are_not_lost_by_a_migration(store: CosmosStore, cosmos_url: str) -> None:
-    """They name a customer by another hash: a store that ignored them would take the customer back."""
-    store.forget("ann")
-    store._catalogue.put({name: value for name, value in store._state().items() if name != "format"})
-    with raises_fault(StoreFault.OLD_ERASURES):
-        open_store(cosmos_url, migrate=lambda *_: None)
-    with raises_fault(StoreFault.OLDER):
-        open_store(cosmos_url)

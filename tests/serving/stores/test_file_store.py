@@ -7,24 +7,30 @@ import signal
 import sqlite3
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
+from threading import Event as ThreadEvent
+from threading import Thread
 
 import pytest
 
 from lorentzrec.errors import InputError
 from lorentzrec.serving.stores.address import open_store
 from lorentzrec.serving.stores.faults import StoreFault
-from lorentzrec.serving.stores.new_items import ItemDetails, NewItem, Origin
+from lorentzrec.serving.stores.file_store import FileStore
+from lorentzrec.serving.stores.histories import Event
 from lorentzrec.serving.stores.sqlite_connections import error_code
-from lorentzrec.serving.stores.store import Event, HistoryEvent, State, Store
-from serving.stores.raises_fault import raises_fault
-from serving.stores.version_folder import content_of, write_version
+from lorentzrec.serving.stores.store import Store
+from lorentzrec.serving.stores.versions import State
+from tests.serving.running_service import PATIENCE
+from tests.serving.stores.raises_fault import raises_fault
+from tests.serving.stores.version_folder import content_of, write_version
 
 WRITER = """
 import sys
 from lorentzrec.serving.stores.address import open_store
-from lorentzrec.serving.stores.store import Event
+from lorentzrec.serving.stores.histories import Event
 
 url, process, rounds = sys.argv[1], sys.argv[2], int(sys.argv[3])
 store = open_store(url, create=True)
@@ -38,6 +44,8 @@ for n in range(rounds):
 UPLOADER = """
 import sys, time
 from pathlib import Path
+from threading import Event as ThreadEvent
+from threading import Thread
 from lorentzrec.serving.stores.address import open_store
 
 def halfway(size):
@@ -148,84 +156,6 @@ def test_a_file_that_is_no_database(tmp_path: Path) -> None:
         open_store(f"file:{tmp_path}")
 
 
-def test_a_database_of_a_newer_release(url: str, tmp_path: Path) -> None:
-    open_store(url, create=True).close()
-    with closing(sqlite3.connect(tmp_path / "store" / "store.sqlite")) as connection:
-        connection.execute("PRAGMA user_version = 99")
-    with raises_fault(StoreFault.NEWER):
-        open_store(url)
-
-
-def test_a_database_of_an_older_release(url: str, tmp_path: Path) -> None:
-    """Its events stay, but for those that are now the same: an item at one time under two ids."""
-    from lorentzrec.serving.stores import file_store
-
-    (tmp_path / "store" / "versions").mkdir(parents=True)
-    with closing(sqlite3.connect(tmp_path / "store" / "store.sqlite")) as connection:
-        connection.executescript(file_store.SCHEMA[0] + "PRAGMA user_version = 1")
-        rows = [("ann", "1", "tea", 1.0), ("ann", "2", "tea", 1.0), ("ann", "3", "tea", 2.0), ("bob", "4", "tea", 1.0)]
-        connection.executemany("INSERT INTO events VALUES (?, ?, ?, ?)", rows)
-        connection.commit()
-    for create in (False, True):
-        with raises_fault(StoreFault.OLDER, f"run lorentzrec store migrate {url}"):
-            open_store(url, create=create)
-
-    def end_at_the_last_step(number: int, last: int) -> None:
-        if number == last:
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        open_store(url, migrate=end_at_the_last_step)
-    with raises_fault(StoreFault.OLDER, "schema 1 of"):  # as before
-        open_store(url)
-    steps: list[tuple[int, int]] = []
-    with closing(open_store(url, migrate=lambda *step: steps.append(step))) as store:
-        assert steps == [(number, len(file_store.SCHEMA)) for number in range(2, len(file_store.SCHEMA) + 1)]
-        assert store.history("ann") == [HistoryEvent("tea", 1.0), HistoryEvent("tea", 2.0)]
-        assert store.history("bob") == [HistoryEvent("tea", 1.0)]
-        assert store.add_events([Event("ann", "cup", 5, "1")]).duplicates == 1
-        assert store.forget("bob") == 1
-
-
-def test_new_items_of_an_older_release_get_their_origin(url: str, tmp_path: Path) -> None:
-    from lorentzrec.serving.stores import file_store
-
-    (tmp_path / "store" / "versions").mkdir(parents=True)
-    steps = next(number for number, step in enumerate(file_store.SCHEMA) if "ADD COLUMN origin" in step)
-    items = [NewItem("boot", ItemDetails("Boot"), ("ann",)), NewItem("cap", None, ("ann",))]
-    with closing(sqlite3.connect(tmp_path / "store" / "store.sqlite")) as connection:
-        for name, parameters, result in (("salted_key", 2, ""), ("named_version", 0, None), ("before_the_log", 0, "")):
-            connection.create_function(name, parameters, lambda *_, result=result: result)
-        connection.executescript("".join(file_store.SCHEMA[:steps]) + f"PRAGMA user_version = {steps}")
-        rows = [(item.id, 1, item.to_json()) for item in items]
-        connection.executemany("INSERT INTO new_items VALUES (?, ?, ?)", rows)
-        connection.execute("UPDATE live SET items_revision = 1")
-        connection.commit()
-    with closing(open_store(url, migrate=lambda *_: None)) as store:
-        assert store.new_items().items == items
-        assert store.remove_new_items_of(Origin.EVENTS) == 1
-        assert store.new_items().items == items[:1]
-
-
-@pytest.mark.parametrize(("named", "current"), [("a1\n", "a1"), ("b2", None), ("../a1", None), ("", None)])
-def test_a_current_version_from_before_the_log(url: str, tmp_path: Path, named: str, current: str | None) -> None:
-    """A file named it."""
-    from lorentzrec.serving.stores import file_store
-
-    place = tmp_path / "store" / "versions"
-    place.mkdir(parents=True)
-    write_version(tmp_path, "a1").rename(place / "a1")
-    with closing(sqlite3.connect(tmp_path / "store" / "store.sqlite")) as connection:
-        connection.create_function("salted_key", 2, lambda key, _: key)
-        connection.executescript("".join(file_store.SCHEMA[:5]) + "PRAGMA user_version = 5")
-    (tmp_path / "store" / "current").write_text(named)
-    (tmp_path / "store" / "activated").write_text("a1\n")
-    with closing(open_store(url, migrate=lambda *_: None)) as store:
-        assert store.state() == State(current, 0)
-        assert [entry.version for entry in store.activations()] == ([] if current is None else [current])
-    assert not (tmp_path / "store" / "current").exists()
-
-
 def test_a_folder_that_vanished_keeps_nothing(url: str, tmp_path: Path) -> None:
     store: Store = open_store(url, create=True)
     store.add_events([Event("ann", "tea", 1, "1")])
@@ -236,7 +166,7 @@ def test_a_folder_that_vanished_keeps_nothing(url: str, tmp_path: Path) -> None:
     with raises_fault(StoreFault.FILE_UNREADABLE, "versions"):
         store.versions()
     (tmp_path / "away").rename(tmp_path / "store")
-    assert store.state() == State(None, 0)
+    assert store.state() == State({}, 0)
     assert len(store.history("ann")) == 1
     store.close()
 
@@ -266,10 +196,10 @@ def test_codes_of_errors_are_compared_without_their_details(url: str, tmp_path: 
         closing(sqlite3.connect(path, isolation_level=None)) as other,
     ):
         late.execute("BEGIN")
-        late.execute("SELECT * FROM live").fetchall()
-        other.execute("UPDATE live SET revision = 1")
+        late.execute("SELECT * FROM state").fetchall()
+        other.execute("UPDATE state SET live_revision = 1")
         with pytest.raises(sqlite3.OperationalError) as busy:
-            late.execute("UPDATE live SET revision = 2")
+            late.execute("UPDATE state SET live_revision = 2")
     assert busy.value.sqlite_errorcode == sqlite3.SQLITE_BUSY_SNAPSHOT
     assert error_code(busy.value) == sqlite3.SQLITE_BUSY
     assert error_code(sqlite3.ProgrammingError("of the module")) is None
@@ -283,3 +213,39 @@ def test_the_folder_can_be_moved_and_copied(url: str, tmp_path: Path) -> None:
     with closing(open_store(f"file://{tmp_path / 'copy'}")) as copy:
         assert copy.state().version == "a1"
         assert copy.fetch("a1", tmp_path) == tmp_path / "copy" / "versions" / "a1"
+
+
+def test_connections_end_with_their_threads(url: str, tmp_path: Path) -> None:
+    def count_open() -> int:
+        links = [link for link in Path("/proc/self/fd").iterdir() if link.is_symlink()]
+        return sum(link.readlink() == tmp_path / "store" / "store.sqlite" for link in links)
+
+    with closing(open_store(url, create=True)) as store:
+        for number in range(10):
+            writer = Thread(target=store.add_events, args=([Event("ann", "tea", number, str(number))],))
+            writer.start()
+            writer.join()
+        assert len(store.history("ann")) == 10
+        assert count_open() < 5  # of this thread, of the last one, and what SQLite keeps for its locks
+    assert count_open() == 0
+
+
+def test_a_store_that_is_closed_ends_what_other_threads_do(url: str) -> None:
+    store = FileStore(Path(url.removeprefix("file:")), create=True)
+    reading, closed = ThreadEvent(), ThreadEvent()
+
+    def read() -> list[str]:
+        with store.snapshot() as snapshot:
+            reading.set()
+            closed.wait(PATIENCE)
+            return [user for page in snapshot.events for user in page.users]
+
+    store.add_events([Event("ann", "tea", 1, "1")])
+    with ThreadPoolExecutor(1) as threads:
+        users = threads.submit(read)
+        assert reading.wait(PATIENCE)
+        store.close()
+        closed.set()
+        assert users.result() == ["ann"], "what has begun is done"
+    with raises_fault(StoreFault.CLOSED):
+        store.history("ann")

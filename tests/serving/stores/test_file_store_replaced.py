@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from lorentzrec.serving.stores import file_store
 from lorentzrec.serving.stores.faults import StoreFault
 from lorentzrec.serving.stores.file_store import FileStore
-from lorentzrec.serving.stores.store import Event, HistoryEvent
-from serving.stores.raises_fault import raises_fault
+from lorentzrec.serving.stores.histories import Event, StoredEvent
+from tests.serving.stores.next_release import add_step
+from tests.serving.stores.raises_fault import raises_fault
 
 TEA, CUP = Event("ann", "tea", 1, "1"), Event("ann", "cup", 2, "2")
 
@@ -42,10 +42,10 @@ def test_a_write_goes_to_the_database_that_has_the_name(store: FileStore, folder
     folder.rename(folder.with_name("before"))
     copy.rename(folder)
     assert store.add_events([CUP]).accepted == 1
-    assert store.history("ann") == [HistoryEvent("cup", 2.0)]
+    assert store.history("ann") == [StoredEvent("cup", 2.0)]
     assert "was replaced by another one" in store.notices[0]
     with closing(FileStore(folder.with_name("before"))) as before:
-        assert before.history("ann") == [HistoryEvent("tea", 1.0)]
+        assert before.history("ann") == [StoredEvent("tea", 1.0)]
 
 
 def test_a_link_that_leads_elsewhere_now(tmp_path: Path, store: FileStore, copy: Path) -> None:
@@ -56,8 +56,8 @@ def test_a_link_that_leads_elsewhere_now(tmp_path: Path, store: FileStore, copy:
         link.unlink()
         link.symlink_to(copy)
         linked.add_events([CUP])
-        assert linked.history("ann") == [HistoryEvent("cup", 2.0)]
-    assert store.history("ann") == [HistoryEvent("tea", 1.0)]
+        assert linked.history("ann") == [StoredEvent("cup", 2.0)]
+    assert store.history("ann") == [StoredEvent("tea", 1.0)]
 
 
 def test_a_write_is_not_acknowledged_if_the_folder_went_away_meanwhile(
@@ -67,7 +67,7 @@ def test_a_write_is_not_acknowledged_if_the_folder_went_away_meanwhile(
 
     def move_away() -> None:
         with store._connections.transaction() as connection:
-            connection.execute("INSERT INTO events (user, id, item, time) VALUES ('ann', '1', 'tea', 1)")
+            connection.execute("INSERT INTO events VALUES ('ann', '1', 'tea', 1, 1)")
             folder.rename(away)
 
     def put_back() -> None:
@@ -94,7 +94,7 @@ def test_a_log_of_the_database_before_is_refused(store: FileStore, folder: Path,
     for suffix in ("wal", "shm"):
         (folder / f"store.sqlite-{suffix}").unlink()
     assert store.add_events([CUP]).accepted == 1
-    assert store.history("ann") == [HistoryEvent("cup", 2.0)]
+    assert store.history("ann") == [StoredEvent("cup", 2.0)]
 
 
 def test_a_log_that_was_removed_takes_no_more(store: FileStore, folder: Path) -> None:
@@ -102,21 +102,21 @@ def test_a_log_that_was_removed_takes_no_more(store: FileStore, folder: Path) ->
     (folder / "store.sqlite-wal").unlink()
     with raises_fault(StoreFault.LOG_REMOVED, "store.sqlite-wal"):
         store.add_events([CUP])
-    assert store.history("ann") == [HistoryEvent("tea", 1.0)]
+    assert store.history("ann") == [StoredEvent("tea", 1.0)]
     store.close()  # as the message has it
     with closing(FileStore(folder)) as again:
-        assert again.history("ann") == [HistoryEvent("tea", 1.0)]
+        assert again.history("ann") == [StoredEvent("tea", 1.0)]
 
 
-def test_an_older_copy_is_refused(store: FileStore, folder: Path, tmp_path: Path) -> None:
-    older = tmp_path / "older.sqlite"
-    with closing(sqlite3.connect(older)) as connection:
-        connection.executescript(file_store.SCHEMA[0] + "PRAGMA user_version = 1")
-    shutil.rmtree(folder)
-    folder.mkdir()
-    older.rename(folder / "store.sqlite")
-    with raises_fault(StoreFault.OLDER, f"run lorentzrec store migrate file:{folder}"):
-        store.forget("ann")
+def test_an_older_copy_is_refused(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    older = tmp_path / "older"
+    FileStore(older, create=True).close()
+    add_step("file:", monkeypatch)
+    with closing(FileStore(folder, create=True)) as store:
+        folder.rename(tmp_path / "newer")
+        older.rename(folder)
+        with raises_fault(StoreFault.OLDER, f"run lorentzrec store migrate file:{folder}"):
+            store.history("ann")
 
 
 def test_a_newer_copy_is_the_fault_of_the_store(store: FileStore, folder: Path, copy: Path) -> None:
@@ -131,11 +131,11 @@ def test_a_newer_copy_is_the_fault_of_the_store(store: FileStore, folder: Path, 
 def test_text_that_is_not_utf_8_concerns_one_customer(store: FileStore, folder: Path) -> None:
     store.add_events([TEA, Event("bob", "cup", 1, "1")])
     with closing(sqlite3.connect(folder / "store.sqlite", isolation_level=None)) as other:
-        other.execute("UPDATE events SET item = CAST(x'ff41ff' AS TEXT) WHERE user = 'ann'")
+        other.execute("UPDATE events SET item_id = CAST(x'ff41ff' AS TEXT) WHERE user_id = 'ann'")
     with raises_fault(StoreFault.HISTORY_DAMAGED) as damaged:
         store.history("ann")
     assert "A" not in str(damaged.value)
-    assert store.history("bob") == [HistoryEvent("cup", 1.0)]
+    assert store.history("bob") == [StoredEvent("cup", 1.0)]
     assert store.forget("ann") == 1
     assert store.history("ann") == []
 

@@ -2,27 +2,34 @@
 
 from __future__ import annotations
 
+import fcntl
+import os
+import resource
+import socket
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing
 from pathlib import Path
+from threading import Barrier
 
 import pytest
 
 from lorentzrec.errors import InputError, LorentzrecError
-from lorentzrec.serving.stores import postgres_schema
+from lorentzrec.serving.stores import postgres_connections, postgres_schema
 from lorentzrec.serving.stores.address import open_store
 from lorentzrec.serving.stores.faults import StoreFault
-from lorentzrec.serving.stores.new_items import ItemDetails, NewItem, Origin
+from lorentzrec.serving.stores.histories import Event, StoredEvent
+from lorentzrec.serving.stores.postgres_connections import has_input
 from lorentzrec.serving.stores.postgres_schema import MIGRATIONS
 from lorentzrec.serving.stores.postgres_store import PostgresStore
-from lorentzrec.serving.stores.store import Event, HistoryEvent, Store, key_of
+from lorentzrec.serving.stores.store import Store
 from lorentzrec_paper.servers import free_port
-from serving.running_service import PATIENCE, wait_until
-from serving.servers import PostgresServer
-from serving.stores.raises_fault import raises_fault
-from serving.stores.version_folder import write_version
+from tests.serving.running_service import PATIENCE, wait_until
+from tests.serving.servers import PostgresServer
+from tests.serving.stores.raises_fault import raises_fault
+from tests.serving.stores.version_folder import write_version
 
 pytestmark = pytest.mark.postgres
 
@@ -116,6 +123,32 @@ def test_a_frozen_server(postgres_server: PostgresServer, store: Store, monkeypa
     store.state()
 
 
+def test_a_silent_server() -> None:
+    """It accepts connections and never responds, as a port that something else listens on."""
+    with socket.create_server(("127.0.0.1", 0)) as silent, raises_fault(StoreFault.NOT_RESPONDING):
+        open_store(f"postgresql://127.0.0.1:{silent.getsockname()[1]}/shop?connect_timeout=1")
+
+
+def test_connections_of_many_threads_are_renewed_once(
+    postgres_server: PostgresServer, store: Store, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert isinstance(store, PostgresStore)
+    taken = Barrier(8)
+
+    def read_in_turn(_: int) -> None:
+        with store._connections.statement() as cursor:
+            taken.wait(PATIENCE)
+            cursor.execute("SELECT")
+
+    with ThreadPoolExecutor(8) as threads:
+        list(threads.map(read_in_turn, range(8)))
+        postgres_server.kill()
+        postgres_server.start()
+        list(threads.map(read_in_turn, range(8)))
+    assert caplog.text.count("was lost: connecting again") == 1
+    assert "error connecting" not in caplog.text
+
+
 def test_there_are_as_many_connections_as_asked_for(postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("lorentzrec.serving.stores.postgres_connections.RESPONSE_SECONDS", 0.5)
     with closing(open_store(postgres_url, create=True, connections=30)) as store, ExitStack() as in_use:
@@ -157,6 +190,32 @@ def test_a_connection_that_is_lost_in_a_statement_is_reported(postgres_server: P
     store.state()
 
 
+def test_descriptors_above_1023_are_checked() -> None:
+    """A service with many clients has such descriptors; select would refuse them."""
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(limits[0], 2048), max(limits[1], 2048)))
+    ours, theirs = socket.socketpair()
+    high = fcntl.fcntl(ours.fileno(), fcntl.F_DUPFD_CLOEXEC, 1500)
+    try:
+        assert not has_input(high)
+        theirs.send(b"bye")
+        assert has_input(high)
+    finally:
+        os.close(high)
+        ours.close()
+        theirs.close()
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+
+
+def test_a_connection_whose_check_fails_goes_back_to_the_pool(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as failing:
+        failing.setattr(postgres_connections, "has_input", lambda descriptor: 1 / 0)
+        for _ in range(50):
+            with pytest.raises(ZeroDivisionError):
+                store.versions()
+    assert store.versions() == []
+
+
 def test_a_port_without_a_server() -> None:
     with raises_fault(StoreFault.NOT_RESPONDING, "Connection refused"):
         open_store(f"postgresql://127.0.0.1:{free_port()}/shop")
@@ -194,75 +253,33 @@ def test_addresses_and_databases_that_cannot_be_used(postgres_server: PostgresSe
         open_store(url, create=True)
 
 
-def test_tables_of_a_newer_release(postgres_server: PostgresServer, store: Store, postgres_url: str) -> None:
-    postgres_server.run("INSERT INTO lorentzrec.migrations VALUES (99, now())", "test")
-    with raises_fault(StoreFault.NEWER):
-        open_store(postgres_url, create=True)
-
-
-def test_tables_of_an_older_release(
-    postgres_server: PostgresServer, postgres_url: str, make_older_store: Callable[[int], None]
-) -> None:
-    """Its events stay, but for those that are now the same: an item at one time under two ids."""
-    make_older_store(1)
-    for time, id in ((1, "1"), (1, "2"), (2, "3")):
-        keys = f"'{key_of('ann')}', '{key_of(id)}'"
-        postgres_server.run(f"INSERT INTO lorentzrec.events VALUES ({keys}, {time}, 'ann', 'tea', '{id}')", "test")
-    with raises_fault(StoreFault.OLDER, "run lorentzrec store migrate postgresql://127.0.0.1"):
-        open_store(postgres_url, create=True)
-    steps: list[tuple[int, int]] = []
-    with closing(open_store(postgres_url, migrate=lambda *step: steps.append(step))) as store:
-        assert steps == [(number, len(MIGRATIONS)) for number in range(2, len(MIGRATIONS) + 1)]
-    with closing(open_store(postgres_url)) as store:
-        assert store.history("ann") == [HistoryEvent("tea", 1.0), HistoryEvent("tea", 2.0)]
-        assert store.add_events([Event("ann", "cup", 5, "1")]).duplicates == 1
-        assert store.forget("ann") == 2
-
-
-def test_new_items_of_an_older_release_get_their_origin(
-    postgres_server: PostgresServer, postgres_url: str, make_older_store: Callable[[int], None]
-) -> None:
-    make_older_store(next(number for number, step in enumerate(MIGRATIONS) if "ADD COLUMN origin" in step))
-    items = [NewItem("boot", ItemDetails("Boot"), ("ann",)), NewItem("cap", None, ("ann",))]
-    for item in items:
-        values = f"'{item.id}', 1, '{item.to_json()}'"
-        postgres_server.run(f"INSERT INTO lorentzrec.new_items VALUES ({values})", "test")
-    with closing(open_store(postgres_url, migrate=lambda *_: None)) as store:
-        assert store.new_items().items == items
-        assert store.remove_new_items_of(Origin.EVENTS) == 1
-        assert store.new_items().items == items[:1]
-
-
-def test_a_migration_has_no_time_limit(
-    postgres_url: str, make_older_store: Callable[[int], None], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    make_older_store(2)
+def test_a_migration_has_no_time_limit(store: Store, postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     refuse_a_limit = """
         DO $$ BEGIN
             IF current_setting('statement_timeout') <> '0' THEN RAISE EXCEPTION 'there is a limit'; END IF;
         END $$
     """
     monkeypatch.setattr(postgres_schema, "MIGRATIONS", (*MIGRATIONS, refuse_a_limit))
-    with closing(open_store(postgres_url, migrate=lambda *_: None)) as store:
-        assert isinstance(store, PostgresStore)
-        assert store._rows("SHOW statement_timeout") == [("5min",)], "for what follows there is one"
+    with closing(open_store(postgres_url, migrate=lambda *_: None)) as migrated:
+        assert isinstance(migrated, PostgresStore)
+        assert migrated._rows("SHOW statement_timeout") == [("5min",)], "for what follows there is one"
 
 
 def test_a_migration_that_fails_changes_nothing(
-    postgres_url: str, make_older_store: Callable[[int], None], monkeypatch: pytest.MonkeyPatch
+    store: Store, postgres_server: PostgresServer, postgres_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    make_older_store(2)
-    with monkeypatch.context() as broken:
-        broken.setattr(postgres_schema, "MIGRATIONS", (*MIGRATIONS, "SELECT 1 / 0"))
-        with pytest.raises(LorentzrecError, match="division by zero"):
-            open_store(postgres_url, migrate=lambda *_: None)
-    with raises_fault(StoreFault.OLDER, f"schema 2 of {len(MIGRATIONS)}"):
+    steps = (*MIGRATIONS, "CREATE TABLE lorentzrec.later (number integer)", "SELECT 1 / 0")
+    monkeypatch.setattr(postgres_schema, "MIGRATIONS", steps)
+    with pytest.raises(LorentzrecError, match="division by zero"):
+        open_store(postgres_url, migrate=lambda *_: None)
+    with raises_fault(StoreFault.OLDER, "schema 1 of 3"):
         open_store(postgres_url)
+    postgres_server.run("CREATE TABLE lorentzrec.later (number integer)", "test")  # it is not there
 
 
 def test_tables_that_were_dropped(postgres_server: PostgresServer, store: Store) -> None:
     store.add_events([Event("ann", "tea", 1, "1")])
-    assert store.history("ann") == [HistoryEvent("tea", 1.0)]
+    assert store.history("ann") == [StoredEvent("tea", 1.0)]
     postgres_server.run("DROP SCHEMA lorentzrec CASCADE", "test")
     with raises_fault(StoreFault.REFUSED):
         store.history("ann")
@@ -282,22 +299,3 @@ def test_a_killed_publisher_does_not_block_cleaning(store: Store, postgres_url: 
     publisher.kill()
     publisher.communicate()
     wait_until(lambda: store.clean() == 1)  # once the server has noticed
-
-
-def test_versions_from_before_the_log(
-    postgres_server: PostgresServer, postgres_url: str, make_older_store: Callable[[int], None]
-) -> None:
-    """Its table of versions had a mark for those that were live, and its state the current one."""
-    make_older_store(6)
-    for name, activated in (("a1", "true"), ("b2", "true"), ("c3", "false"), ("d4", "true")):
-        values = f"('{name}', '', true, {activated})"
-        postgres_server.run(
-            f"INSERT INTO lorentzrec.versions (name, manifest, complete, activated) VALUES {values}", "test"
-        )
-    current = "UPDATE lorentzrec.state SET version = (SELECT id FROM lorentzrec.versions WHERE name = 'b2')"
-    postgres_server.run(current, "test")
-    with closing(open_store(postgres_url, migrate=lambda *_: None)) as store:
-        assert [entry.version for entry in store.activations()] == ["a1", "d4", "b2"]
-        assert store.state().version == "b2"
-        assert store.clean() == 1
-        assert store.versions() == ["d4", "b2", "a1"]

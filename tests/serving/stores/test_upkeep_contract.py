@@ -6,11 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from lorentzrec.serving.stores import sql_upkeep
-from lorentzrec.serving.stores.new_items import ItemDetails, NewItem
+from lorentzrec.serving.stores import sql_store
+from lorentzrec.serving.stores.catalogue import LiveItems
+from lorentzrec.serving.stores.histories import Event, StoredEvent
+from lorentzrec.serving.stores.ids import make_key, salted_key
+from lorentzrec.serving.stores.new_items import NewItem, Origin
 from lorentzrec.serving.stores.snapshot import Pruned, Snapshot
-from lorentzrec.serving.stores.store import Event, HistoryEvent, LiveItems, Store, key_of, salted_key
-from serving.stores.version_folder import write_version
+from lorentzrec.serving.stores.store import Store
+from tests.serving.stores.version_folder import write_version
 
 
 def events_of(snapshot: Snapshot) -> list[Event]:
@@ -31,7 +34,7 @@ def test_a_snapshot_has_everything(store: Store, tmp_path: Path) -> None:
     store.add_events([*events, Event("eve", "tea", 3, "c")])
     store.forget("eve")
     store.set_live_items(["tea", "mug"])
-    store.describe_item("mug", ItemDetails(title="Mug"), limit=10)
+    store.describe_item(NewItem("mug", title="Mug"), limit=10)
     store.note_customers({"cup": ["ann"]}, limit=10)
     store.upload(write_version(tmp_path, "a1"))
     store.activate("a1", "try")
@@ -39,10 +42,10 @@ def test_a_snapshot_has_everything(store: Store, tmp_path: Path) -> None:
         assert [(entry.version, entry.reason) for entry in snapshot.activations] == [("a1", "try")]
         assert snapshot.live == LiveItems(["mug", "tea"])
         new = sorted(snapshot.new_items, key=lambda item: item.id)
-        assert new == [NewItem("cup", None, ("ann",)), NewItem("mug", ItemDetails(title="Mug"))]
+        assert new == [NewItem("cup", customers=("ann",)), NewItem("mug", Origin.PUT, title="Mug")]
         assert snapshot.salt is not None
         ((key, _),) = snapshot.erasures
-        assert key == salted_key(key_of("eve"), snapshot.salt)
+        assert key == salted_key(make_key("eve"), snapshot.salt)
         assert events_of(snapshot) == events
 
 
@@ -69,7 +72,7 @@ def test_the_size_of_a_store(store: Store, tmp_path: Path, url: str) -> None:
 
 
 def test_old_events_are_pruned_except_for_the_newest(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sql_upkeep, "PRUNED_EVENTS", 7)
+    monkeypatch.setattr(sql_store, "PRUNED_EVENTS", 7)
     users = [f"u{n:02d}" for n in range(20)]
     store.add_events([Event(user, f"i{n}", n, str(n)) for number, user in enumerate(users) for n in range(number % 6)])
     expected = {}
@@ -81,12 +84,12 @@ def test_old_events_are_pruned_except_for_the_newest(store: Store, monkeypatch: 
     total = [*store.prune_events(4, 2, dry_run=True)]
     assert sum(step.events for step in total) == gone > 0
     assert len(total) > 3, "in several steps"
-    assert store.history("u05") == [HistoryEvent(f"i{n}", float(n)) for n in range(5)], "a dry run changes nothing"
+    assert store.history("u05") == [StoredEvent(f"i{n}", float(n)) for n in range(5)], "a dry run changes nothing"
     done = [*store.prune_events(4, 2)]
     assert sum(step.events for step in done) == gone
     assert sum(step.customers for step in done) == sum(len(expected[user]) < n % 6 for n, user in enumerate(users))
     for user in users:
-        assert store.history(user) == [HistoryEvent(f"i{n}", float(n)) for n in expected[user]]
+        assert store.history(user) == [StoredEvent(f"i{n}", float(n)) for n in expected[user]]
     assert sum(step.events for step in store.prune_events(4, 2)) == 0
     assert sum(step.events for step in store.prune_events(100, 1)) == sum(max(0, len(e) - 1) for e in expected.values())
 
@@ -97,7 +100,7 @@ def test_pruned_customers_go_on(store: Store) -> None:
     assert removed == 2000
     store.add_events([Event("ann", "cup", 5000, "new"), Event("ann", "tea", 2400, "2400")])
     assert len(store.history("ann", 10_000)) == 501
-    assert store.history("ann", 1) == [HistoryEvent("cup", 5000.0)]
+    assert store.history("ann", 1) == [StoredEvent("cup", 5000.0)]
     assert store.forget("ann") == 501
 
 

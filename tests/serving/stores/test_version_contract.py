@@ -14,11 +14,13 @@ from typing import Any
 import pytest
 
 from lorentzrec.errors import ArtifactError, InputError
+from lorentzrec.serving.stores.activations import MAIN, Arm
 from lorentzrec.serving.stores.address import open_store
 from lorentzrec.serving.stores.faults import StoreFault
-from lorentzrec.serving.stores.store import State, Store
-from serving.stores.raises_fault import raises_fault
-from serving.stores.version_folder import SMALL, content_of, write_version
+from lorentzrec.serving.stores.store import Store
+from lorentzrec.serving.stores.versions import State
+from tests.serving.stores.raises_fault import raises_fault
+from tests.serving.stores.version_folder import SMALL, content_of, write_version
 
 FIRST, SECOND, THIRD = "20261116T010203-aaaaaa", "20261116T020304-bbbbbb", "20261116T030405-cccccc"
 
@@ -64,10 +66,10 @@ def test_from_upload_to_discard(store: Store, tmp_path: Path) -> None:
     for name in (FIRST, SECOND):
         store.upload(write_version(tmp_path, name, {**SMALL, "name.txt": name.encode()}))
     assert store.versions() == [SECOND, FIRST]
-    assert store.state() == State(None, 0)
+    assert store.state() == State({}, 0)
     store.activate(FIRST)
     store.activate(SECOND)
-    assert store.state() == State(SECOND, 0)
+    assert store.state() == State({MAIN: Arm(SECOND)}, 0)
     for name in (FIRST, SECOND):
         fetched = store.fetch(name, tmp_path / "cache")
         assert content_of(fetched) == content_of(tmp_path / f"source-{name}")
@@ -84,10 +86,10 @@ def test_from_upload_to_discard(store: Store, tmp_path: Path) -> None:
     for call in (store.activate, store.discard, lambda name: store.fetch(name, tmp_path / "cache")):
         with raises_fault(StoreFault.NO_VERSION, FIRST, SECOND):
             call(FIRST)
-    assert store.state() == State(SECOND, 0)
+    assert store.state() == State({MAIN: Arm(SECOND)}, 0)
     store.upload(tmp_path / f"source-{FIRST}")
     store.activate(FIRST)
-    assert store.state() == State(FIRST, 0)
+    assert store.state() == State({MAIN: Arm(FIRST)}, 0)
 
 
 def test_the_switch_is_seen_by_others(store: Store, url: str, tmp_path: Path) -> None:

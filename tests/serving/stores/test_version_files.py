@@ -11,10 +11,10 @@ import pytest
 
 from lorentzrec.errors import ArtifactError, InputError
 from lorentzrec.serving.stores.faults import StoreFault
-from lorentzrec.serving.stores.store import key_of
+from lorentzrec.serving.stores.ids import make_key
 from lorentzrec.serving.stores.version_files import ChunkedVersions, read_manifest
-from serving.stores.raises_fault import raises_fault
-from serving.stores.version_folder import content_of, write_version
+from tests.serving.stores.raises_fault import raises_fault
+from tests.serving.stores.version_folder import content_of, write_version
 
 
 class Shelf(ChunkedVersions):
@@ -104,6 +104,6 @@ def test_a_manifest_that_is_too_large(folder: Path) -> None:
 
 
 def test_keys_of_texts_do_not_run_together() -> None:
-    keys = {key_of("a", "b"), key_of("ab"), key_of("a", "b", ""), key_of("", "ab"), key_of("ab", "")}
+    keys = {make_key("a", "b"), make_key("ab"), make_key("a", "b", ""), make_key("", "ab"), make_key("ab", "")}
     assert len(keys) == 5
     assert {len(key) for key in keys} == {32}

@@ -74,7 +74,7 @@ def compose_points(
                         target = composed[0] if side == HISTORY else composed[1]
                         _compose_once(row, side, vectors, attributes, curved, own_key, number, target, work.sums)
         block_key = key_for(key, NEGATIVES, customers[0])
-        draw_negatives(negatives.rows, negatives.bits, events.items, item_count, settings.popular, block_key)
+        draw_negatives(negatives.rows, negatives.bits, item_count, block_key)
         for place in range(negatives.rows.shape[0]):
             row = negatives.rows[place]
             clear(negatives.bits, row)

@@ -45,7 +45,7 @@ def clear(bits, item):
 
 
 @kernel
-def draw_negatives(rows, bits, items, item_count, popular, key):
+def draw_negatives(rows, bits, item_count, key):
     """Fill `rows` with distinct items and set their bits, from nothing but the key; returns how many.
 
     Few of many are drawn and drawn again when taken; more than half are chosen in one pass over all (Knuth's
@@ -62,28 +62,22 @@ def draw_negatives(rows, bits, items, item_count, popular, key):
                 _set(bits, item)
                 count += 1
         return wanted
-    for place in range(wanted):
-        tries = 0
-        drawn = 0
-        while True:
+    for index in range(wanted):
+        state += GOLDEN
+        drawn = below(state, item_count)
+        while bit_of(bits[drawn >> 5], drawn) != 0:
             state += GOLDEN
-            # a popular item is the item of a random event; where nearly all that occur are taken, any item will do
-            drawn = (
-                np.int64(items[below(state, items.shape[0])]) if popular and tries < 64 else below(state, item_count)
-            )
-            tries += 1
-            if bit_of(bits[drawn >> 5], drawn) == 0:
-                break
-        rows[place] = drawn
+            drawn = below(state, item_count)
+        rows[index] = drawn
         _set(bits, drawn)
     return wanted
 
 
 @kernel
-def _gather_negatives(points, items, popular, curved, key, negatives):
+def _gather_negatives(points, curved, key, negatives):
     """Draw the block's negatives and copy their points together."""
     rows = negatives.rows
-    draw_negatives(rows, negatives.bits, items, points.shape[0], popular, key)
+    draw_negatives(rows, negatives.bits, points.shape[0], key)
     for place in range(rows.shape[0]):
         negatives.places[rows[place]] = place
         for k in range(points.shape[1]):
@@ -291,7 +285,7 @@ def _symmetric_block(number, rows, events, users, items, settings, key, workspac
     target_count = events.targets.shape[0] if labelled else events.items.shape[0]
     run_count = -(-target_count // RUN)
     own_key = key_for(key, NEGATIVES, number)
-    _gather_negatives(items.points, events.items, settings.popular, settings.curved, own_key, negatives)
+    _gather_negatives(items.points, settings.curved, own_key, negatives)
     order_key = key_for(key, ORDER, 0)
     count = 0
     owner = -1
@@ -335,7 +329,7 @@ def _asymmetric_block(number, order, bounds, events, histories, items, settings,
     slots = _slots_of(block, step, workspace)
     customers = order[bounds[number] : bounds[number + 1]]
     own_key = key_for(key, NEGATIVES, customers[0])
-    _gather_negatives(items.points, events.items, settings.popular, settings.curved, own_key, negatives)
+    _gather_negatives(items.points, settings.curved, own_key, negatives)
     count = 0
     for owner in range(customers.shape[0]):
         first, last = events.offsets[customers[owner]], events.offsets[customers[owner] + 1]

@@ -23,7 +23,7 @@ from numba.core.registry import CPUDispatcher
 from numba.core.typed_passes import NativeLowering
 from numba.extending import intrinsic
 
-from lorentzrec.interrupts import deferred_interrupts
+from lorentzrec.base.interrupts import deferred_interrupts
 
 COMPILING = "compiling kernels, once per machine: about 10 seconds"
 WAITING = "waiting for another process that is compiling kernels"

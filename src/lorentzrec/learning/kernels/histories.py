@@ -1,6 +1,7 @@
 """Customers as midpoints of their histories: the queries of one customer in linear time, and their gradients back.
 
-Two kinds of queries. Prefixes: each target is predicted from the events before it. Folds: a history without order is
+Two kinds of queries. Prefixes: the targets of an order are predicted from the orders before it; where orders are not
+used, every event is an order. Folds: a history without order is
 cut at random, and the targets of each part are predicted from all the other parts. Events that are not targets are part
 of histories all the same.
 """
@@ -9,7 +10,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from lorentzrec.learning.kernels.compiling import kernel
+from lorentzrec.learning.kernels.compiling import inlined, kernel
 from lorentzrec.learning.kernels.numbers import permuted
 from lorentzrec.learning.kernels.steps import dot
 from lorentzrec.learning.kernels.structures import HISTORY
@@ -93,27 +94,41 @@ def write_midpoint(sums, weight, row, curved, points, divisors):
         points[row, 0] = np.sqrt(1.0 + (squares - x * x))
 
 
+@inlined
+def _starts_order(t, first, events):
+    """Whether event t is the first of its order; where orders are not known, every event is an order."""
+    return t == first or events.orders.shape[0] == 1 or events.orders[t] != events.orders[t - 1]
+
+
 @kernel
 def _write_prefixes(first, last, owner, count, events, points, settings, queries, positives, sums):
-    """A running sum is the history of every event after the first."""
+    """A running sum of the orders before it is the history of every order after the first."""
     weighted, labelled = events.weights.shape[0] > 1, events.labels.shape[0] > 1
-    recency = f64(settings.recency)
     for k in range(sums.shape[1]):
         sums[0, k] = 0.0
     weight_sum = 0.0
+    front = queries.offsets[count]
     for t in range(first, last):
+        decay = 1.0
+        if _starts_order(t, first, events):
+            decay = f64(settings.recency)
+            begin = front
+            later = t
+            while t > first and later < last and (later == t or not _starts_order(later, first, events)):
+                if not labelled or events.labels[later]:
+                    positives.targets[front] = events.items[later]
+                    positives.weights[front] = events.weights[later] if weighted else _ONE
+                    front += 1
+                later += 1
+            if front > begin:
+                queries.owners[count] = owner
+                queries.ends[count] = front
+                queries.offsets[count + 1] = front
+                write_midpoint(sums, weight_sum, count, settings.curved, queries.points, queries.divisors)
+                count += 1
         weight = events.weights[t] if weighted else _ONE
-        item = events.items[t]
-        if t > first and (not labelled or events.labels[t]):
-            queries.owners[count] = owner
-            queries.ends[count] = count + 1
-            queries.offsets[count + 1] = count + 1
-            positives.targets[count] = item
-            positives.weights[count] = weight
-            write_midpoint(sums, weight_sum, count, settings.curved, queries.points, queries.divisors)
-            count += 1
-        weight_sum = recency * weight_sum + weight
-        add_point(points, item, f64(weight), recency, sums, settings.curved)
+        weight_sum = decay * weight_sum + weight
+        add_point(points, events.items[t], f64(weight), decay, sums, settings.curved)
     return count
 
 
@@ -180,16 +195,21 @@ def _spread_over_prefixes(first, last, owner, events, recency, used, slots, quer
     row = queries.starts[owner + 1]
     for k in range(width):
         sums[0, k] = _ZERO
+    predicted = False  # whether the order of event t has a target
     for t in range(last - 1, first - 1, -1):
         weight = events.weights[t] if weighted else _ONE
         slot, used = slot_of(events.items[t], HISTORY, used, slots)
         for k in range(width):
             slots.gradients[slot, k] += weight * sums[0, k]
-            sums[0, k] *= recency
-        if t > first and (not labelled or events.labels[t]):
-            row -= 1
+        predicted |= not labelled or events.labels[t]
+        if t > first and _starts_order(t, first, events):
             for k in range(width):
-                sums[0, k] += queries.gradients[row, k]
+                sums[0, k] *= recency
+            if predicted:
+                row -= 1
+                for k in range(width):
+                    sums[0, k] += queries.gradients[row, k]
+            predicted = False
     return used
 
 

@@ -81,7 +81,6 @@ class Settings(NamedTuple):
     recency: np.float32
     folded: bool
     folds: int
-    popular: bool
     negative_count: int
 
 
@@ -121,6 +120,7 @@ class Events(NamedTuple):
     weights: Floats  # one per event, or a single 1: all events weigh the same
     labels: Booleans  # one bool per event, whether it is a target; or a single True: all events are
     targets: Longs  # event numbers of the targets; a single 0 where all events are
+    orders: Integers  # one number per event, equal for neighbours of one order; or a single 0: every event is an order
 
 
 class Queries(NamedTuple):

@@ -25,12 +25,12 @@ _NEAR = f32(0.1 * NEAR)  # a length forgives more than a distance
 
 
 @kernel
-def unseen(state, bits, items, item_count, settings):
+def unseen(state, bits, item_count):
     """A random item whose bit is clear: tries, and after 64 of them the next clear one from a random start. Also the
     new state."""
     for _ in range(64):
         state += GOLDEN
-        drawn = np.int64(items[below(state, items.shape[0])]) if settings.popular else below(state, item_count)
+        drawn = below(state, item_count)
         if bit_of(bits[drawn >> 5], drawn) == 0:
             return drawn, state
     state += GOLDEN
@@ -51,7 +51,7 @@ def triplet_steps(order, start, stop, events, users, items, settings, key, works
     """
     U, U_squared = users.points, users.squared
     V, V_squared = items.points, items.squared
-    offsets, event_items, event_weights, labels, _ = events
+    offsets, event_items, event_weights, labels, _, _ = events
     bits, h, counters = workspace.negatives.bits, workspace.vectors, workspace.counters
     rows, chosen = workspace.rows, workspace.chosen[:3]
     item_count, width = V.shape
@@ -74,7 +74,7 @@ def triplet_steps(order, start, stop, events, users, items, settings, key, works
             if labelled and not labels[t]:
                 continue
             item = event_items[t]
-            other, state = unseen(state, bits, event_items, item_count, settings)
+            other, state = unseen(state, bits, item_count)
             u_time, v_time, w_time = U[user, 0], V[item, 0], V[other, 0]
             uv, uw, vw = _ZERO, _ZERO, _ZERO
             # over whole rows, whose width is a multiple of eight: a loop from 1 would leave a slow remainder

@@ -24,19 +24,19 @@ from litestar.openapi.spec import Components, ExternalDocumentation, Reference, 
 from litestar.routes import HTTPRoute
 
 from lorentzrec._version import __version__
+from lorentzrec.base.threads import SINGLE_THREADED_BLAS
 from lorentzrec.serving.http.documentation import exact_document
-from lorentzrec.serving.http.guarded_store import GuardedStore
-from lorentzrec.serving.http.health import Health
 from lorentzrec.serving.http.keys import ApiKeys, authorise
-from lorentzrec.serving.http.metrics import Metrics
 from lorentzrec.serving.http.middleware import RequestMiddleware
 from lorentzrec.serving.http.problems import PLUGIN, log_failure
-from lorentzrec.serving.http.requests import RequestThreads, StrictRequest, Worker, check_query
+from lorentzrec.serving.http.requests import MessageResponse, RequestThreads, StrictRequest, Worker, check_query
 from lorentzrec.serving.http.routes import catalogue, customers, public, recommendations
-from lorentzrec.serving.http.settings import SERVICE_FOLDER, ServiceSettings
-from lorentzrec.serving.http.version_watcher import VersionWatcher
+from lorentzrec.serving.settings import SERVICE_FOLDER, ServiceSettings
 from lorentzrec.serving.stores.address import open_store
-from lorentzrec.threads import SINGLE_THREADED_BLAS
+from lorentzrec.serving.worker.guarded_store import GuardedStore
+from lorentzrec.serving.worker.health import Health
+from lorentzrec.serving.worker.metrics import Metrics
+from lorentzrec.serving.worker.version_watcher import VersionWatcher
 
 SECURITY_SCHEMES: dict[str, SecurityScheme | Reference] = {
     "bearer": SecurityScheme(type="http", scheme="bearer"),
@@ -83,10 +83,12 @@ def create_app(settings: ServiceSettings, keys: ApiKeys | None = None) -> Reques
                 versions.stop()
                 store.close()
 
-    v1 = _routes_of(recommendations, catalogue, customers)
+    routes = _routes_of(recommendations, catalogue, customers)
+    guards: list[Any] = [authorise] if keyed else []
+    v1 = Router("/v1", route_handlers=routes, guards=guards, response_class=MessageResponse)
     origins = [*settings.allowed_origins]
     app = Litestar(
-        [Router("/v1", route_handlers=v1, guards=[authorise] if keyed else []), *_routes_of(public)],
+        [v1, *_routes_of(public)],
         dependencies={"worker": Provide(lambda: worker, sync_to_thread=False)},
         state=State({"api_keys": keys, "threads": worker.threads, "metrics": metrics}),
         exception_handlers={Exception: log_failure},

@@ -14,7 +14,7 @@ import msgspec
 from litestar import Litestar
 from litestar.routes import HTTPRoute
 
-from lorentzrec.field_checks import field_texts
+from lorentzrec.base.field_checks import field_texts
 from lorentzrec.serving.http import messages
 from lorentzrec.serving.http.queries import query_type
 
@@ -80,7 +80,7 @@ def _describe(kinds: Sequence[type]) -> dict[str, Any]:
 
 
 def _parameters(query: type[msgspec.Struct]) -> list[dict[str, Any]]:
-    """The parameters of a query string, where null is a parameter that is left out."""
+    """The parameters of a query string, where null is a parameter that is left out, and every id is text."""
     schema = _describe([query])[query.__name__]
     found = []
     for name, field in schema["properties"].items():
@@ -89,6 +89,9 @@ def _parameters(query: type[msgspec.Struct]) -> list[dict[str, Any]]:
             case (value, {"type": "null"}):
                 field = value
                 texts.insert(0, field.pop("description", ""))
+        match field.get("items", {}).get("anyOf"):
+            case ({"type": "string"} as text, {"type": "integer"}):
+                field["items"] = text
         found.append({"name": name, "in": "query", "required": name in schema.get("required", ()), "schema": field})
         found[-1]["description"] = " ".join(filter(None, texts))
     return found

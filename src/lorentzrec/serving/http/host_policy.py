@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 
 from lorentzrec.serving.http.problems import ServiceProblem
-from lorentzrec.serving.http.settings import ServiceSettings
+from lorentzrec.serving.settings import ServiceSettings
 
 OWN_HOSTS = ("localhost", "127.0.0.1", "[::1]")
 ANY = "*"

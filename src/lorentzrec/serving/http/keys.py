@@ -17,7 +17,7 @@ from litestar.handlers import BaseRouteHandler
 from lorentzrec.errors import InputError
 
 if TYPE_CHECKING:  # the parent of workers imports this file, before it sets what prometheus_client reads when imported
-    from lorentzrec.serving.http.metrics import Metrics
+    from lorentzrec.serving.worker.metrics import Metrics
 
 SHORTEST_KEY = 16
 

@@ -10,11 +10,11 @@ from typing import Annotated, Any, Literal, TypeAlias
 
 from msgspec import Meta, Struct
 
-from lorentzrec.model.fallbacks import FallbackKind
-from lorentzrec.serving.recommending.query import ID_PATTERN, CustomerOptions, Id, Ids, RankingOptions, RecommendedItem
+from lorentzrec.points.fallbacks import FallbackKind
+from lorentzrec.serving.stores.histories import USUAL_HISTORY
 from lorentzrec.serving.stores.new_items import MOST_CUSTOMERS
-from lorentzrec.serving.stores.store import USUAL_HISTORY
 from lorentzrec.serving.versions.item_directory import Item
+from lorentzrec.serving.worker.query import ID_PATTERN, CustomerOptions, Id, Ids, RankingOptions, RecommendedItem
 
 MOST_REASONED = 2_000_000
 """With `reasons`: the most pairs of a recommended item and an item of the history, since each pair is computed."""
@@ -210,10 +210,12 @@ class RecommendResponse(Struct, frozen=True, kw_only=True):
     items: Sequence[RecommendedItem]
     model: str
     """The version that all items come from."""
+    arm: str
+    """The arm that recommends: the one of the request or of the customer, or `main` if that arm cannot be used."""
     fallback: str | None
     """How the response differs from what was requested, as text; null if it does not."""
     fallback_kinds: Annotated[Sequence[str], Meta(description=f"The kinds in it: {', '.join(FallbackKind)}.")] = ()
-    """Services of 0.1 do not send them. Text, so that a client accepts kinds of later versions."""
+    """Text, so that a client accepts kinds of later versions."""
     degraded: str | None
     """Why the history of the customer could not be read; null if it was."""
     milliseconds: float
@@ -312,6 +314,17 @@ class LiveItemsChanged(Struct, frozen=True):
     """The number of items that were removed while every item was live."""
 
 
+class ArmInformation(Struct, frozen=True):
+    """A model in use, with its share of the customers."""
+
+    arm: str
+    share: float
+    model: str | None
+    """The version in use; null if the arm cannot be used, so that `main` answers for it."""
+    geometry: str | None
+    score: str | None
+
+
 class ModelInformation(Struct, frozen=True):
     """The version in use."""
 
@@ -324,11 +337,12 @@ class ModelInformation(Struct, frozen=True):
     recency: float
     metrics: dict[str, Any]
     map: dict[str, Any] | None
-    twin: bool
     categories: list[str]
     live: int
     new_items: int = 0
     """Placed items that the version does not contain."""
+    arms: list[ArmInformation] = []
+    """The live arms, `main` first. All other entries are about the version of `main`."""
 
 
 class RowsResponse(Struct, frozen=True):

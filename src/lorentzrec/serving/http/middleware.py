@@ -15,9 +15,9 @@ from litestar.enums import ScopeType
 from litestar.types import ASGIApp, Message, Receive, Scope, Send
 
 from lorentzrec.serving.http.host_policy import HostPolicy
-from lorentzrec.serving.http.metrics import Metrics
 from lorentzrec.serving.http.problems import Overloaded, ServiceProblem
-from lorentzrec.serving.http.settings import ServiceSettings
+from lorentzrec.serving.settings import ServiceSettings
+from lorentzrec.serving.worker.metrics import Metrics
 
 ALWAYS_OPEN = ("/healthz", "/readyz", "/metrics")
 """Available under overload and under any host name: probes and scrapers use the address of a container."""
@@ -147,6 +147,8 @@ class RequestMiddleware:
         status = 499 if exchange.gone or exchange.status is None else exchange.status
         self._metrics.requests.labels(method, route, status).inc()
         self._metrics.seconds.labels(route).observe(seconds)
+        if not logger.isEnabledFor(logging.INFO):
+            return
         fields = {
             "method": method,
             "route": route,
@@ -179,7 +181,13 @@ class _Exchange:
         method = "GET" if self.method == "HEAD" else self.method  # the same headers, and no body: see `send`
         if path.startswith(LOOKUP) and method in ("GET", "PUT", "DELETE"):
             path = path.replace("lookup", "%6Cookup", 1)  # an item may have this id; only POST looks up others
-        self.scope: Any = {**scope, "path": path, "method": method, "request_id": self.request_id}
+        self.scope: Any = {
+            **scope,
+            "path": path,
+            "method": method,
+            "request_id": self.request_id,
+            "body_length": self.length,
+        }
 
     async def receive(self) -> Any:
         message: Any = await self._receive()

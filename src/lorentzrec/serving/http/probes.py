@@ -12,7 +12,7 @@ from pathlib import Path
 from threading import Thread
 from typing import NamedTuple
 
-from lorentzrec.serving.http.worker_records import (
+from lorentzrec.serving.worker.worker_records import (
     describe_hung,
     find_hung,
     find_problems,
@@ -91,7 +91,7 @@ class ProbeListener:
     def answer(self, path: str) -> Response:
         """The response to a request for a path."""
         if path == "/metrics":
-            from lorentzrec.serving.http.metrics import render_metrics
+            from lorentzrec.serving.worker.metrics import render_metrics
 
             return Response(HTTPStatus.OK, "text/plain; version=0.0.4", render_metrics())
         if path not in ("/healthz", "/readyz"):

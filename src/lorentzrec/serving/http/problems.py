@@ -16,17 +16,17 @@ from litestar.plugins.problem_details import ProblemDetailsConfig, ProblemDetail
 
 from lorentzrec.errors import InputError, RecordDamaged, StoreUnavailable
 from lorentzrec.serving.http.messages import IMAGE_PATTERN, TEXT_PATTERN, Fault, Problem
-from lorentzrec.serving.recommending.query import ID_PATTERN
-from lorentzrec.serving.recommending.recommender import UnknownItem
 from lorentzrec.serving.stores.faults import StoreFault
 from lorentzrec.serving.versions.item_directory import DirectoryDamaged
+from lorentzrec.serving.worker.guarded_store import STORE_UNAVAILABLE
+from lorentzrec.serving.worker.query import ID_PATTERN
+from lorentzrec.serving.worker.recommender import UnknownItem
+from lorentzrec.serving.worker.version_watcher import NoVersion, UnknownArm
 
 MEDIA_TYPE = "application/problem+json"
 RETRY_SECONDS = 1
 """The value of Retry-After: a worker polls its store about once per second."""
 
-STORE_UNAVAILABLE = "the store is unavailable, and the log of the service has the reason: try again in a second"
-"""The detail for clients. The reason may name internal hosts and users, so it is only logged."""
 VERSION_DAMAGED = "files of the version are damaged, and the log of the service has the details: try again"
 
 TITLES = {
@@ -190,6 +190,8 @@ CONVERSIONS: dict[type[Exception], Callable[[Any], ServiceProblem]] = {
     RecursionError: _from_decoding,
     InputError: _from_input,
     UnknownItem: lambda error: ServiceProblem(str(error), 404, "unknown-item"),
+    UnknownArm: lambda error: ServiceProblem(str(error), 404, "unknown-arm"),
+    NoVersion: lambda error: NotReady(str(error)),
     DirectoryDamaged: lambda _: NotReady(VERSION_DAMAGED),
     RecordDamaged: _from_damaged_record,
     StoreUnavailable: lambda _: ServiceProblem(STORE_UNAVAILABLE, 503, "store-unavailable"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any, TypeVar, get_args
 from urllib.parse import parse_qsl
 
@@ -18,6 +18,7 @@ LONGEST_QUERY = 2**15
 Query = TypeVar("Query", bound=msgspec.Struct)
 
 
+@lru_cache
 def query_type(handler: BaseRouteHandler) -> type[msgspec.Struct]:
     """The message of a handler's parameters: it takes a `StrictRequest` of that message."""
     request = handler.parsed_fn_signature.parameters.get("request")
@@ -25,6 +26,7 @@ def query_type(handler: BaseRouteHandler) -> type[msgspec.Struct]:
     return kinds[0]
 
 
+@lru_cache(maxsize=64)  # most clients send the same few parameters, or none
 def decode_query(text: bytes, kind: type[Query]) -> Query:
     """The parameters of a request. Unknown ones are refused, and repeated ones that are no lists.
 

@@ -10,23 +10,26 @@ from functools import partial
 from typing import Annotated, Any, Generic, TypeAlias, TypeVar
 from urllib.parse import unquote
 
-from litestar import Request
-from litestar.concurrency import sync_to_thread
+import msgspec
+from litestar import Request, Response
+from litestar.concurrency import get_asyncio_executor
 from litestar.datastructures import State
 from litestar.di import NamedDependency
+from litestar.exceptions.http_exceptions import RequestEntityTooLarge
 from litestar.params import PathParameter
+from litestar.types import ASGIApp, Empty
 
 from lorentzrec.errors import InputError
-from lorentzrec.model.diversity import pool_size
+from lorentzrec.points.diversity import pool_size
 from lorentzrec.serving.http.bodies import decode_body
-from lorentzrec.serving.http.guarded_store import GuardedStore
-from lorentzrec.serving.http.health import Health
-from lorentzrec.serving.http.metrics import Metrics
 from lorentzrec.serving.http.problems import Overloaded
 from lorentzrec.serving.http.queries import Query, decode_query, query_type
-from lorentzrec.serving.http.version_watcher import VersionWatcher
-from lorentzrec.serving.recommending.query import ID_PATTERN, ItemOptions, RankingOptions
-from lorentzrec.serving.stores.store import LONGEST_ID
+from lorentzrec.serving.stores.ids import LONGEST_ID
+from lorentzrec.serving.worker.guarded_store import GuardedStore
+from lorentzrec.serving.worker.health import Health
+from lorentzrec.serving.worker.metrics import Metrics
+from lorentzrec.serving.worker.query import ID_PATTERN, ItemOptions, RankingOptions
+from lorentzrec.serving.worker.version_watcher import VersionWatcher
 
 Result = TypeVar("Result")
 
@@ -53,7 +56,7 @@ class RequestThreads:
 
     async def run(self, cost: int, handle: Callable[[], Result]) -> Result:
         if cost <= COSTLY:
-            return await sync_to_thread(handle)
+            return await _run_in_thread(handle)
         if self._waiting >= MOST_WAITING:
             raise Overloaded(
                 "too many costly requests at once: try again in a second, or with fewer ids or a smaller k"
@@ -61,9 +64,14 @@ class RequestThreads:
         self._waiting += 1
         try:
             async with self._turn:
-                return await sync_to_thread(handle)
+                return await _run_in_thread(handle)
         finally:
             self._waiting -= 1
+
+
+def _run_in_thread(handle: Callable[[], Result]) -> asyncio.Future[Result]:
+    """Like Litestar's `sync_to_thread`, without a copy of the context: handlers have no context variables."""
+    return asyncio.get_running_loop().run_in_executor(get_asyncio_executor(), handle)
 
 
 def cost(options: ItemOptions, history: int) -> int:
@@ -101,6 +109,26 @@ class StrictRequest(Request[Any, Any, State], Generic[Query]):
     query: Query
     """All parameters. A handler that takes some names their message: `request: StrictRequest[SearchQuery]`."""
 
+    async def body(self) -> bytes:
+        """All of the body, in the messages of `RequestMiddleware`, which responds itself to a client that is gone."""
+        if self._body is not Empty:
+            return self._body
+        handler: Any = self.route_handler
+        limit: int = handler.resolve_request_max_body_size()
+        scope: Any = self.scope
+        if scope["body_length"] > limit:
+            raise RequestEntityTooLarge
+        parts, size, more = [], 0, True
+        while more:
+            message: Any = await self.receive()
+            part: bytes = message.get("body", b"")
+            size, more = size + len(part), message.get("more_body", False)
+            if size > limit:
+                raise RequestEntityTooLarge
+            parts.append(part)
+        self._body = b"".join(parts)
+        return self._body
+
     async def json(self) -> Any:
         body = await self.body()
         field = self.route_handler.parsed_data_field
@@ -110,6 +138,22 @@ class StrictRequest(Request[Any, Any, State], Generic[Query]):
             return decode_body(body, field.annotation)
         threads: RequestThreads = self.app.state.threads
         return await threads.run(len(body) // BYTES_A_UNIT, partial(decode_body, body, field.annotation))
+
+
+class MessageResponse(Response[Any]):
+    """A message as JSON. It needs no cookies, encoders or other media types, for which Litestar's own class looks."""
+
+    def __init__(self, content: Any, *, status_code: int, **_: Any) -> None:
+        self._status, self._body = status_code, msgspec.json.encode(content)
+
+    def to_asgi_response(self, *_: Any, **__: Any) -> ASGIApp:  # type: ignore[override]
+        return self._send
+
+    async def _send(self, scope: Any, receive: Any, send: Any) -> None:
+        length = str(len(self._body)).encode()
+        headers = [(b"content-type", b"application/json"), (b"content-length", length)]
+        await send({"type": "http.response.start", "status": self._status, "headers": headers})
+        await send({"type": "http.response.body", "body": self._body, "more_body": False})
 
 
 async def check_query(request: Request[Any, Any, Any]) -> None:

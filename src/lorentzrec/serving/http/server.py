@@ -22,13 +22,13 @@ from granian.constants import HTTPModes, Interfaces
 from granian.http import HTTP1Settings
 from granian.server import MPServer
 
-from lorentzrec.atomic import scratch_directory
+from lorentzrec.base.atomic import scratch_directory
 from lorentzrec.errors import InputError
 from lorentzrec.serving.http.keys import ApiKeys
 from lorentzrec.serving.http.parent_watch import end_with_parent
 from lorentzrec.serving.http.probes import ProbeListener
-from lorentzrec.serving.http.settings import SERVICE_FOLDER, ServiceSettings
-from lorentzrec.serving.http.worker_records import remove_record
+from lorentzrec.serving.settings import SERVICE_FOLDER, ServiceSettings
+from lorentzrec.serving.worker.worker_records import remove_record
 
 SHORT_LIFE = 10.0
 """Seconds. A worker that ends sooner, and not by a signal, could not start."""
@@ -77,6 +77,7 @@ def run(settings: ServiceSettings, listening: Callable[[], None] = lambda: None)
                     listener, Path(folder), settings.workers, stopping=lambda: server.interrupt_signal
                 )
             server.on_startup(listening)
+            _import_application()
             server.serve(target_loader=partial(_load, settings, keys, os.getpid()), wrap_loader=False)
         finally:
             del os.environ[SERVICE_FOLDER]
@@ -101,7 +102,7 @@ class _Server(MPServer):
     def _serve_loop(self, spawn_target: Any, target_loader: Any) -> None:
         from prometheus_client.multiprocess import mark_process_dead
 
-        from lorentzrec.serving.http.metrics import worker_deaths
+        from lorentzrec.serving.worker.metrics import worker_deaths
 
         deaths, short_lives = worker_deaths(), 0
         names = {number.value: number.name for number in signal.Signals}  # without most real-time signals
@@ -153,6 +154,17 @@ def _choose_start_method() -> None:
     process, and those of a fork server are not."""
     if sys.platform == "linux":
         multiprocessing.set_start_method("fork", force=True)
+
+
+def _import_application() -> None:
+    """Import what the workers need before they are forked, once for all of them. The environment must be set."""
+    if multiprocessing.get_start_method() == "fork":
+        from litestar import Litestar
+
+        from lorentzrec.serving.http import app  # noqa: F401
+
+        Litestar(logging_config=None)  # it imports its plugins when it is made
+        gc.freeze()  # or the collector would write to all of it in each worker, and so copy it
 
 
 def _allow_files(count: int) -> None:

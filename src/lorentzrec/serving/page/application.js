@@ -44,7 +44,7 @@ class Application {
     this.model = null;
     /** The item whose similar items are shown instead of recommendations. @type {Item | null} */
     this.similarTo = null;
-    /** @type {Recommendations[]} of the model, and of the twin if it is compared */
+    /** @type {Recommendations[]} of an arm, and of the arm that it is compared with */
     this.results = [];
     this.loading = false;
     this.request = new AbortController();
@@ -94,9 +94,8 @@ class Application {
     byId("model-facts").textContent = factsOf(model);
     byId("disk-side").hidden = !disk.map;
     byId("no-map").hidden = Boolean(disk.map);
-    byId("twin-switch").hidden = !model.twin;
-    if (!model.twin) byId("twin").checked = false;
     this.legend.begin(disk.map, disk.palette);
+    this.#offerArms(model.arms.map(({ arm }) => arm));
     const select = byId("category");
     select.parentElement.hidden = model.categories.length === 0;
     const chosen = select.value;
@@ -112,11 +111,25 @@ class Application {
     );
   }
 
+  /** Two arms can be compared where there are several. @param {string[]} names */
+  #offerArms(names) {
+    for (const [id, first] of /** @type {[string, string[]][]} */ ([["arm", []], ["other-arm", [""]]])) {
+      const select = byId(id);
+      const chosen = select.value;
+      select.parentElement.hidden = names.length < 2;
+      select.replaceChildren(...[...first, ...names].map((name) => element("option", { value: name }, name || "Nothing")));
+      select.value = names.includes(chosen) ? chosen : first.length ? "" : names[0];
+    }
+  }
+
   /** The first history: the one in the address, or an example. */
   async #begin() {
     const address = new URLSearchParams(window.location.hash.slice(1));
     const ids = address.getAll("history").filter(Boolean);
-    if (this.model?.twin) byId("twin").checked = address.has("twin");
+    for (const id of ["arm", "other-arm"]) {
+      const wanted = address.get(id);
+      if (wanted && this.model?.arms.some(({ arm }) => arm === wanted)) byId(id).value = wanted;
+    }
     if (address.get("customer")) await this.#become(/** @type {string} */ (address.get("customer")));
     else if (ids.length) this.customer.chosen = await Promise.all(ids.map((id) => this.service.item(id).catch(() => ({ id, title: null, category: null }))));
     else this.customer.chosen = (await this.examples[0]?.items()) ?? [];
@@ -150,8 +163,8 @@ class Application {
     const categories = byId("category").value ? [byId("category").value] : [];
     const diversity = Number(byId("diversity").value);
     const { similarTo, service } = this;
-    return (byId("twin").checked ? [false, true] : [false]).map((twin) => {
-      const options = { k, categories, diversity, twin };
+    return [byId("arm").value, byId("other-arm").value].filter(Boolean).map((arm) => {
+      const options = { k, categories, diversity, arm };
       return similarTo ? service.similar(similarTo.id, options, signal) : service.recommend({ ...this.customer.query, ...options }, signal);
     });
   }
@@ -168,7 +181,7 @@ class Application {
     const address = new URLSearchParams();
     if (id !== null) address.set("customer", id);
     else for (const item of chosen) address.append("history", item.id); // not one list: ids may contain commas
-    if (byId("twin").checked) address.set("twin", "");
+    if (byId("other-arm").value) for (const name of ["arm", "other-arm"]) address.set(name, byId(name).value);
     window.history.replaceState(null, "", `#${address}`);
   }
 
@@ -183,7 +196,7 @@ class Application {
   }
 
   #showResults() {
-    const [result, twin] = this.results;
+    const [result, other] = this.results;
     byId("results-heading").textContent = this.similarTo ? `Similar to ${titleOf(this.similarTo)}` : "Recommended";
     byId("leave-similar").hidden = !this.similarTo;
     byId("milliseconds").textContent = `${result.milliseconds.toFixed(1)} ms`;
@@ -191,11 +204,12 @@ class Application {
     byId("notice").textContent = notice;
     byId("notice").hidden = !notice;
     byId("notice").title = result.fallback ?? "";
-    byId("twin-side").hidden = byId("own-heading").hidden = !twin;
-    byId("results").classList.toggle("two", Boolean(twin));
+    byId("other-side").hidden = byId("own-heading").hidden = !other;
+    byId("results").classList.toggle("two", Boolean(other));
+    byId("own-heading").textContent = result.arm;
     const ids = new Set(result.items.map(({ id }) => id));
-    const shared = new Set(twin?.items.map(({ id }) => id).filter((id) => ids.has(id)) ?? []);
-    const scored = isPopular(result) ? "count" : this.similarTo ? "distance" : (this.model?.score ?? "distance");
+    const shared = new Set(other?.items.map(({ id }) => id).filter((id) => ids.has(id)) ?? []);
+    const scored = this.#scoreOf(result);
     const explained = !this.similarTo && !isPopular(result);
     byId("score-help").textContent = SCORES[scored];
     byId("because-help").hidden = !explained;
@@ -209,8 +223,17 @@ class Application {
       show: this.disk.map ? (/** @type {Item} */ item) => this.#showOnDisk(item) : null,
     };
     fillResults(byId("own-results"), result.items, { ...options, emphasise: (place) => this.disk.show({ emphasised: place }) });
-    if (twin) fillResults(byId("twin-results"), twin.items, options);
-    byId("shared").textContent = twin ? `${shared.size} of ${result.items.length} items are in both lists.` : "";
+    byId("shared").textContent = other ? `${shared.size} of ${result.items.length} items are in both lists.` : "";
+    if (!other) return;
+    byId("other-heading").textContent = other.arm;
+    fillResults(byId("other-results"), other.items, { ...options, scored: this.#scoreOf(other) });
+  }
+
+  /** What the scores in a list are. @param {Recommendations} result @returns {"distance" | "inner" | "count"} */
+  #scoreOf(result) {
+    if (isPopular(result)) return "count";
+    const used = this.model?.arms.find(({ arm }) => arm === result.arm);
+    return this.similarTo ? "distance" : (used?.score ?? "distance");
   }
 
   /** @param {Item} item brought to the middle, and into sight where the disk is above the lists */
@@ -338,7 +361,7 @@ class Application {
         await this.refresh();
       });
     });
-    for (const id of ["k", "category", "twin"]) byId(id).addEventListener("change", () => this.refresh());
+    for (const id of ["k", "category", "arm", "other-arm"]) byId(id).addEventListener("change", () => this.refresh());
     let timer = 0;
     byId("diversity").addEventListener("input", () => {
       byId("diversity-value").textContent = Number(byId("diversity").value).toFixed(1);

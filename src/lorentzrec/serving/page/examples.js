@@ -38,7 +38,7 @@ export function examplesOfMap(map, known) {
 export function examplesOfCategories(categories, service) {
   // For an empty history the service recommends the most popular items.
   const popular = async (/** @type {string[]} */ wanted) =>
-    (await service.recommend({ history: [], k: BASKET, categories: wanted, diversity: 0, twin: false })).items;
+    (await service.recommend({ history: [], k: BASKET, categories: wanted, diversity: 0 })).items;
   const surprise = { label: "Surprise me", items: () => popular([categories[anyOf(categories.length)]]) };
   return [{ label: "The most popular", items: () => popular([]) }, ...(categories.length ? [surprise] : [])];
 }

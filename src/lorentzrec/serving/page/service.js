@@ -5,9 +5,10 @@
  * @typedef {"near" | "often_after" | "often_with"} ReasonKind
  * @typedef {{item: string, title: string | null, share: number, kind: ReasonKind}} Reason
  * @typedef {Item & {score: number, because?: Reason[]}} RecommendedItem
- * @typedef {{items: RecommendedItem[], model: string, fallback: string | null, fallback_kinds: string[], degraded: string | null, milliseconds: number}} Recommendations
- * @typedef {{history?: string[], user?: string, context?: string[], k: number, categories: string[], diversity: number, twin: boolean}} Query
- * @typedef {{model: string, items: number, geometry: string, dimension: number, score: "distance" | "inner", recency?: number, map: object | null, twin: boolean, categories: string[]}} Model
+ * @typedef {{items: RecommendedItem[], model: string, fallback: string | null, fallback_kinds: string[], degraded: string | null, milliseconds: number, arm: string}} Recommendations
+ * @typedef {{history?: string[], user?: string, context?: string[], k: number, categories: string[], diversity: number, arm?: string}} Query
+ * @typedef {{arm: string, share: number, model: string | null, score: "distance" | "inner" | null}} Arm
+ * @typedef {{model: string, items: number, geometry: string, dimension: number, score: "distance" | "inner", recency?: number, map: object | null, categories: string[], arms: Arm[]}} Model
  */
 
 /** What went wrong, in one line for the reader. */
@@ -50,7 +51,7 @@ export class Service {
   /** @param {string} path @param {RequestInit} [options] */
   async #json(path, options) {
     const body = await (await this.#fetch(path, options)).json();
-    if (typeof body?.model === "string") this.sawModel(body.model);
+    if (typeof body?.model === "string" && (body.arm ?? "main") === "main") this.sawModel(body.model);
     return body;
   }
 
@@ -77,11 +78,11 @@ export class Service {
   }
 
   /**
-   * @param {string} id @param {{k: number, categories: string[], diversity: number, twin: boolean}} options @param {AbortSignal} [signal]
+   * @param {string} id @param {{k: number, categories: string[], diversity: number, arm: string}} options @param {AbortSignal} [signal]
    * @returns {Promise<Recommendations>}
    */
-  similar(id, { k, categories, diversity, twin }, signal) {
-    const parameters = new URLSearchParams([["k", String(k)], ["diversity", String(diversity)], ["twin", String(twin)]]);
+  similar(id, { k, categories, diversity, arm }, signal) {
+    const parameters = new URLSearchParams([["k", String(k)], ["diversity", String(diversity)], ["arm", arm]]);
     for (const name of categories) parameters.append("categories", name);
     return this.#json(`/v1/items/${segment(id)}/similar?${parameters}`, { signal });
   }

@@ -6,7 +6,8 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lorentzrec.errors import InputError, explain_missing, how_to_get
+from lorentzrec.base.library_faults import require_extra
+from lorentzrec.errors import InputError
 from lorentzrec.serving.stores.faults import StoreFault
 
 if TYPE_CHECKING:
@@ -70,11 +71,11 @@ def open_any_store(url: str, *, create: bool = False, connections: int = 24, mig
 
             return FileStore(Path(folder), create=create, migrate=migrate)
         case "postgresql" | "postgres":
-            with explain_missing("a store in PostgreSQL needs {name}", how_to_get("postgres")):
+            with require_extra("postgres", "a store in PostgreSQL needs {name}"):
                 from lorentzrec.serving.stores.postgres_store import PostgresStore
             return PostgresStore(url, create=create, connections=connections, migrate=migrate)
         case "cosmos" | "cosmos+http":
-            with explain_missing("a store in Cosmos DB needs {name}", how_to_get("azure")):
+            with require_extra("azure", "a store in Cosmos DB needs {name}"):
                 from lorentzrec.serving.stores.cosmos_store import CosmosStore
             return CosmosStore(url, create=create, migrate=migrate)
     # Whatever follows the scheme of a mistyped address may be a password.

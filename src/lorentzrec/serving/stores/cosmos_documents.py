@@ -35,7 +35,8 @@ from azure.cosmos.exceptions import (
     CosmosResourceNotFoundError,
 )
 
-from lorentzrec.errors import InputError, LorentzrecError, explain_missing, how_to_get
+from lorentzrec.base.library_faults import require_extra
+from lorentzrec.errors import InputError, LorentzrecError
 from lorentzrec.serving.stores.faults import StoreFault
 
 CALL_LIMITS: dict[str, Any] = {"timeout": 4, "connection_timeout": 2, "read_timeout": 4}
@@ -287,6 +288,6 @@ def _regions(query: str, url: str) -> list[str]:
 
 def _identity() -> Any:
     """Managed identity, workload identity, the variables AZURE_*, or the Azure CLI: the first that is there."""
-    with explain_missing("neither COSMOS_KEY nor azure-identity is available", how_to_get("azure")):
+    with require_extra("azure", "neither COSMOS_KEY nor azure-identity is available"):
         from azure.identity import DefaultAzureCredential
     return DefaultAzureCredential()

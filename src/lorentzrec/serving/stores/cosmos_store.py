@@ -3,10 +3,10 @@
 histories     partition /customer: the events of a customer as a list, in documents of about a thousand events each;
               the time of an erasure, in a partition of its own named by a salted hash; "salt" has the salt;
               "new-items" one document per new item
-catalogue     partition /place: "state" is one document, replaced by ETag, with the last activation; "activations" one
-              document for each earlier activation; "versions" one document per version; "files-TOKEN" the chunks of a
-              version; "live-TOKEN" the live or removed items in parts; "publishers" one document for each process
-              that publishes now, renewed every minute
+catalogue     partition /place: "state" is one document, replaced by ETag, with the last activation of each arm;
+              "activations" one document for each earlier activation; "versions" one document per version;
+              "files-TOKEN" the chunks of a version; "live-TOKEN" the live or removed items in parts; "publishers" one
+              document for each process that publishes now, renewed every minute
 
 Ids and partitions are digests or tokens, since Cosmos DB limits what they may hold. A batch of events is all or nothing
 for each customer; if it fails halfway, sending it again does no harm.
@@ -17,42 +17,52 @@ from __future__ import annotations
 import json
 import math
 import secrets
+import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
-from lorentzrec.serving.stores.activations import BEFORE_THE_LOG, Activation
+from lorentzrec.serving.stores.activations import Activation
+from lorentzrec.serving.stores.catalogue import LiveCounts, LiveItems
 from lorentzrec.serving.stores.cosmos_documents import Account, Conflict, Document
-from lorentzrec.serving.stores.cosmos_upkeep import CosmosUpkeep
-from lorentzrec.serving.stores.cosmos_versions import CosmosVersions, find_current
+from lorentzrec.serving.stores.cosmos_versions import CosmosVersions, read_arms
 from lorentzrec.serving.stores.faults import StoreFault
-from lorentzrec.serving.stores.store import (
-    Added,
-    Event,
-    EventPage,
-    HistoryEvent,
-    LiveCounts,
-    LiveItems,
-    Migrating,
-    State,
-    drop_erased,
-    key_of,
-    salted_key,
-    sort_batch,
-)
+from lorentzrec.serving.stores.histories import Added, Event, EventPage, StoredEvent, drop_erased, sort_batch
+from lorentzrec.serving.stores.ids import make_key, salted_key
+from lorentzrec.serving.stores.new_items import Change, NewItem, Origin, plan_changes
+from lorentzrec.serving.stores.snapshot import CheckedPart, Erasure, Pruned, Snapshot, StoreSize
+from lorentzrec.serving.stores.store import Migrating, Store, is_behind
+from lorentzrec.serving.stores.versions import State
 
 SEGMENT_EVENTS, SEGMENT_BYTES = 1000, 1_000_000
 """A document with this many events, or this much text, is full: the next event begins another."""
-PARALLEL_CUSTOMERS = 8
-FORMAT = 1
-"""Of the documents, in the state. Before there was one, erasures were named by another hash."""
+PARALLEL_REQUESTS = 8
+NEW_ITEMS = "new-items"
+"""The partition of the histories that has the new items, since these name customers."""
+NEW_STATE: Document = {
+    "activations": {},
+    "live": None,
+    "removed": None,
+    "live_parts": 0,
+    "live_revision": 0,
+    "items_revision": 0,
+    "items_reset": 0,
+    "restoring": None,
+}
+Value = TypeVar("Value")
+Result = TypeVar("Result")
+MIGRATIONS: tuple[Callable[[CosmosStore], None], ...] = ()
+"""Changes of documents, from one format to the next: a released one never changes, a new one follows it.
+
+A new store has format 1, and one more for each migration. A migration must be such that it can be done again."""
 
 
-class CosmosStore(CosmosVersions, CosmosUpkeep):
+class CosmosStore(CosmosVersions, Store):
     """The store at a Cosmos DB `address`; see `Store` for what each method means."""
 
     def __init__(self, address: str, *, create: bool = False, migrate: Migrating | None = None) -> None:
@@ -66,37 +76,27 @@ class CosmosStore(CosmosVersions, CosmosUpkeep):
             self._all_histories = self._histories.for_transfers()
             if create and not self._catalogue.all("state"):
                 with suppress(Conflict):  # another process was first
-                    state = {"id": "state", "place": "state", "activation": None, "live_revision": 0, "live": None}
-                    self._catalogue.create({**state, "format": FORMAT})
-            self._refuse_other_formats(migrate)
+                    first = {"id": "state", "place": "state", "format": 1 + len(MIGRATIONS)}
+                    self._catalogue.create({**first, **NEW_STATE})
+            self._check_format(migrate)
         except BaseException:
             self.close()
             raise
 
-    def _refuse_other_formats(self, migrate: Migrating | None) -> None:
+    def _check_format(self, migrate: Migrating | None) -> None:
         """Refuse documents of another release; `migrate` changes those of an older one."""
         state = self._catalogue.read("state", "state")
         if state is None:
             return  # every call reports that
-        format = int(state.get("format", 0))
-        if format > FORMAT:
-            raise StoreFault.NEWER.error(store=self.url)
-        if format == FORMAT:
-            return
-        if migrate is None:
-            raise StoreFault.OLDER.error(store=self.url, done=format, steps=FORMAT)
-        migrate(FORMAT, FORMAT)
-        if self._salt() is not None:
-            # The hashes of customers in them are of another kind, and the customers are not known.
-            raise StoreFault.OLD_ERASURES.error(store=self.url)
-        self._until_unopposed(self._renew_state)
+        steps = 1 + len(MIGRATIONS)
+        if is_behind(self.url, state["format"], steps, migrate) and migrate is not None:
+            for number, change in enumerate(MIGRATIONS[state["format"] - 1 :], state["format"] + 1):
+                migrate(number, steps)
+                change(self)
+                self._retry_on_conflict(partial(self._set_format, number))
 
-    def _renew_state(self) -> None:
-        """Before there was a format, the state had the name of the current version, and no log."""
-        state, last = self._state(), None
-        if (name := state.pop("version", None)) is not None:
-            last = {"number": 0, "entry": asdict(Activation(name, time.time(), BEFORE_THE_LOG))}
-        self._catalogue.replace({"activation": last, **state, "format": FORMAT})
+    def _set_format(self, number: int) -> None:
+        self._catalogue.replace({**self._state(), "format": number})
 
     def close(self) -> None:
         self._account.close()
@@ -105,7 +105,7 @@ class CosmosStore(CosmosVersions, CosmosUpkeep):
 
     def state(self) -> State:
         state = self._state()
-        return State(find_current(state), state["live_revision"], state.get("items_revision", 0))
+        return State(read_arms(state), state["live_revision"], state["items_revision"], state["items_reset"])
 
     def _places_in_use(self) -> set[str]:
         return {"state", f"live-{_live_token(self._state())}"}
@@ -119,7 +119,7 @@ class CosmosStore(CosmosVersions, CosmosUpkeep):
         add = partial(self._add_unless_erased, salt=self._salt()) if respect_erasures else self._add
         if len(by_user) == 1:
             return add(*by_user.popitem())
-        with ThreadPoolExecutor(PARALLEL_CUSTOMERS) as threads:
+        with ThreadPoolExecutor(PARALLEL_REQUESTS) as threads:
             return sum(threads.map(add, by_user.keys(), by_user.values()), Added(0, 0))
 
     def _add(self, user: str, events: Sequence[Event], erasure: float | None = None) -> Added:
@@ -129,16 +129,14 @@ class CosmosStore(CosmosVersions, CosmosUpkeep):
         the same document, and the slower one gets a conflict, reads again, and finds its duplicates. Only an erasure
         removes the document before a new one; that is checked.
         """
-        customer, accepted = key_of(user), 0
+        customer, accepted = make_key(user), 0
 
         def append() -> Added:
             nonlocal accepted
             segments = self._histories.all(customer)
             wanted, erased = events, frozenset[str]()
             if erasure is not None:
-                # Version 0.1 recorded the time of an erasure in the first document.
-                first = segments[0].get("erased", -math.inf) if segments else -math.inf
-                wanted, erased = drop_erased(events, {user: max(erasure, first)})
+                wanted, erased = drop_erased(events, {user: erasure})
             stored = [event for segment in segments for event in segment["events"]]
             ids, moments = {event[2] for event in stored}, {(event[0], event[1]) for event in stored}
             waiting = []
@@ -163,7 +161,7 @@ class CosmosStore(CosmosVersions, CosmosUpkeep):
                 waiting = waiting[len(part) :]
             return Added(accepted, len(wanted) - accepted, erased)
 
-        return self._until_unopposed(append)
+        return self._retry_on_conflict(append)
 
     def _is_unchanged(self, segment: Document) -> bool:
         found = self._histories.read(segment["customer"], segment["id"])
@@ -180,7 +178,7 @@ class CosmosStore(CosmosVersions, CosmosUpkeep):
         after = self._erasure(user, salt or self._salt())
         if after == before:
             return added
-        removed = self._until_unopposed(lambda: self._remove_until(key_of(user), after))
+        removed = self._retry_on_conflict(lambda: self._remove_until(make_key(user), after))
         return Added(max(0, added.accepted - removed), added.duplicates, added.erased | {user})
 
     def _remove_until(self, customer: str, erasure: float) -> int:
@@ -192,14 +190,14 @@ class CosmosStore(CosmosVersions, CosmosUpkeep):
                 removed += len(segment["events"]) - len(later)
         return removed
 
-    def _history(self, user: str, limit: int) -> list[HistoryEvent]:
+    def _history(self, user: str, limit: int) -> list[StoredEvent]:
         """Reads all documents of the customer for any `limit`.
 
         They hold events in the order of their arrival: one that came late may be the newest by arrival and the oldest
         by time, so the newest documents need not hold the newest events. `_add` needs all of them to find duplicates.
         """
-        events = [event for segment in self._histories.all(key_of(user)) for event in segment["events"]]
-        return [HistoryEvent(item, float(moment), *weight) for moment, item, _, *weight in sorted(events)[-limit:]]
+        events = [event for segment in self._histories.all(make_key(user)) for event in segment["events"]]
+        return [StoredEvent(item, float(moment), *weight) for moment, item, _, *weight in sorted(events)[-limit:]]
 
     def all_events(self) -> Iterator[EventPage]:
         for segment in self._all_histories.scan("c.user, c.events", "IS_DEFINED(c.events)"):
@@ -212,12 +210,12 @@ class CosmosStore(CosmosVersions, CosmosUpkeep):
             return {}
         notes = self._all_histories.scan("c.customer, c.erased", "c.id = 'erased'")
         moments = {note["customer"]: float(note["erased"]) for note in notes}
-        keys = {user: salted_key(key_of(user), salt) for user in users}
+        keys = {user: salted_key(make_key(user), salt) for user in users}
         return {user: moments[key] for user, key in keys.items() if key in moments}
 
     def _forget(self, user: str) -> int:
-        customer, removed = key_of(user), 0
-        salted = salted_key(customer, self._until_unopposed(self._find_or_make_salt))
+        customer, removed = make_key(user), 0
+        salted = salted_key(customer, self._retry_on_conflict(self._find_or_make_salt))
         self._histories.put({"id": "erased", "customer": salted, "erased": time.time()})
 
         def erase() -> None:
@@ -228,13 +226,16 @@ class CosmosStore(CosmosVersions, CosmosUpkeep):
             if self._histories.all(customer, "c.id"):
                 raise Conflict  # another process has added to them meanwhile
 
-        self._until_unopposed(erase)
+        # New items first, so that a process that dies here leaves no customer of an item without the event. Then once
+        # more, because a customer may be noted for an item until the events are gone.
+        self._change_new_items(None, lambda item: item.without_customer(user))
+        self._retry_on_conflict(erase)
         self._change_new_items(None, lambda item: item.without_customer(user))
         return removed
 
     def _erasure(self, user: str, salt: str | None) -> float:
         """When a customer was erased; minus infinity if never."""
-        note = None if salt is None else self._histories.read(salted_key(key_of(user), salt), "erased")
+        note = None if salt is None else self._histories.read(salted_key(make_key(user), salt), "erased")
         return -math.inf if note is None else float(note["erased"])
 
     def _salt(self) -> str | None:
@@ -254,10 +255,10 @@ class CosmosStore(CosmosVersions, CosmosUpkeep):
     # Live items
 
     def live_items(self) -> LiveItems:
-        return self._until_unopposed(lambda: self._live(self._state()))
+        return self._retry_on_conflict(lambda: self._live(self._state()))
 
     def _set_live_items(self, items: list[str] | None) -> None:
-        self._until_unopposed(lambda: self._switch_live(self._state(), LiveItems(items)))
+        self._retry_on_conflict(lambda: self._switch_live(self._state(), LiveItems(items)))
 
     def _change_live_items(self, add: list[str], remove: list[str], limit: int) -> LiveCounts:
         def change() -> LiveCounts:
@@ -273,7 +274,7 @@ class CosmosStore(CosmosVersions, CosmosUpkeep):
                 self._switch_live(state, after)
             return counts
 
-        return self._until_unopposed(change)
+        return self._retry_on_conflict(change)
 
     def _live(self, state: Document) -> LiveItems:
         if (token := _live_token(state)) is None:
@@ -300,21 +301,161 @@ class CosmosStore(CosmosVersions, CosmosUpkeep):
         if (before := _live_token(state)) is not None:
             self._delete_all(self._catalogue.all(f"live-{before}", "c.id, c.place"))
 
+    # New items: each document has the revision of its last change. It is written before the state gets that revision,
+    # so whoever reads the state and then the documents misses none. A removal leaves no document, so the state also has
+    # the revision of the last one, `items_reset`: a reader who has an older revision reads all documents.
+
+    def new_items(self, since: int = 0, limit: int = sys.maxsize) -> list[NewItem]:
+        condition = "c.origin = @origin AND c.changed > @since"
+        found = [
+            document
+            for origin in Origin
+            for document in self._histories.first(limit, "item", NEW_ITEMS, condition, origin=origin, since=since)
+        ]
+        return sorted((NewItem.from_json(one["item"], one["content"]) for one in found), key=lambda item: item.id)
+
+    def _change_new_items(self, items: Sequence[str] | None, change: Change, limit: int = 0) -> tuple[int, int]:
+        written: dict[str, NewItem | None] = {}
+
+        def room(origin: Origin) -> int:
+            return limit - len(self._histories.all(NEW_ITEMS, "c.id", "c.origin = @origin", origin=origin))
+
+        def step() -> tuple[int, int]:
+            state, documents = self._state(), self._documents(items)
+            revision = state["items_revision"] + 1
+            found = {item: NewItem.from_json(item, document["content"]) for item, document in documents.items()}
+            changes, left_out = plan_changes(items, found, change, room)
+
+            def write(change: tuple[str, NewItem | None]) -> None:
+                item, after = change
+                written[item] = after
+                if after is None:
+                    self._histories.delete(documents[item])
+                    return
+                content = {"item": item, "changed": revision, "origin": after.origin, "content": after.to_json()}
+                if item in documents:
+                    self._histories.replace({**documents[item], **content})
+                else:
+                    self._histories.create({"id": make_key(item), "customer": NEW_ITEMS, **content})
+
+            # What was written before a conflict is written again, with the revision that the state will get.
+            wanted = {item: found[item] for item in written if item in found} | changes
+            _do_all(write, wanted.items())
+            if written:
+                removal = {"items_reset": revision} if None in written.values() else {}
+                self._catalogue.replace({**state, "items_revision": revision, **removal})
+            return len(written), left_out
+
+        return self._retry_on_conflict(step)
+
+    def _documents(self, items: Sequence[str] | None) -> dict[str, Document]:
+        """The documents of those that are there, by item."""
+        if items is None:
+            found: Iterable[Document | None] = self._histories.all(NEW_ITEMS)
+        else:
+            found = _do_all(lambda item: self._histories.read(NEW_ITEMS, make_key(item)), items)
+        return {document["item"]: document for document in found if document is not None}
+
+    # The whole store: read, measured, pruned, restored
+
+    @contextmanager
+    def snapshot(self) -> Iterator[Snapshot]:
+        # Erasures first: one that happens during the snapshot is not in it, but events of its customer may be, as if
+        # the erasure followed the snapshot.
+        notes = self._all_histories.scan("c.customer, c.erased", "c.id = 'erased'")
+        erasures = sorted((str(note["customer"]), float(note["erased"])) for note in notes)
+        yield Snapshot(
+            activations=self.activations(),
+            live=self.live_items(),
+            new_items=self.new_items(),
+            salt=self._salt(),
+            erasures=erasures,
+            events=self.all_events(),
+        )
+
+    def measure(self) -> StoreSize:
+        events, customers = 0, set()
+        for segment in self._all_histories.scan("c.customer, ARRAY_LENGTH(c.events) AS events", "IS_DEFINED(c.events)"):
+            events += segment["events"]
+            customers |= {segment["customer"]} if segment["events"] else set()
+        sizes = [self._histories.count_bytes(), self._catalogue.count_bytes()]
+        origins = Counter(str(item["origin"]) for item in self._histories.all(NEW_ITEMS, "c.id, c.origin"))
+        return StoreSize(events, len(customers), None if None in sizes else sum(filter(None, sizes)), origins)
+
+    def check_database(self) -> Iterator[CheckedPart]:
+        count, damage = 0, []
+        for document in self._all_histories.scan("*", "IS_DEFINED(c.user) OR IS_DEFINED(c.events)"):
+            count += 1
+            if not _is_sound(document):
+                damage.append(f"document {document['id']} of {document['customer']}")
+        yield CheckedPart("documents of histories", f"{count:,} documents", damage)
+
+    def prune_events(self, before: float, newest: int, *, dry_run: bool = False) -> Iterator[Pruned]:
+        found = self._all_histories.scan("c.customer", "IS_DEFINED(c.events)")
+        for customer in sorted({str(segment["customer"]) for segment in found}):
+            removed = self._retry_on_conflict(partial(self._prune_customer, customer, before, newest, dry_run))
+            yield Pruned(removed, int(removed > 0))
+
+    def _prune_customer(self, customer: str, before: float, newest: int, dry_run: bool) -> int:
+        segments = self._histories.all(customer)
+        events = sorted(event for segment in segments for event in segment["events"])
+        old = [event for event in events[: max(0, len(events) - newest)] if event[0] < before]
+        ids = {event[2] for event in old}
+        for segment in segments:
+            kept = [event for event in segment["events"] if event[2] not in ids]
+            # The document stays, also without events: numbers of documents have no gaps.
+            if len(kept) < len(segment["events"]) and not dry_run:
+                self._histories.replace({**segment, "events": kept})
+        return len(old)
+
+    def find_restore(self) -> str | None:
+        state = self._catalogue.read("state", "state")
+        return None if state is None else state["restoring"]
+
+    def begin_restore(self, backup: str, check: Callable[[], None]) -> None:
+        def mark() -> None:
+            state = self._state()
+            if state["restoring"] is not None:
+                raise StoreFault.RESTORING.error(store=self.url)
+            check()
+            self._catalogue.replace({**state, "restoring": backup})  # unless it has changed since the check began
+
+        self._retry_on_conflict(mark)
+
+    def end_restore(
+        self, backup: str, salt: str | None, erasures: Sequence[Erasure], log: Sequence[Activation]
+    ) -> None:
+        self._marked_state(backup)
+        if salt is not None:
+            self._histories.put({"id": "salt", "customer": "salt", "salt": salt})
+        for customer, moment in erasures:
+            self._histories.put({"id": "erased", "customer": customer, "erased": moment})
+        last = {}
+        for number, entry in enumerate(log):
+            last[entry.arm] = {"number": number, "entry": asdict(entry)}
+            self._catalogue.put({"id": f"{number:012d}", "place": "activations", "entry": asdict(entry)})
+        # Last, and in one step: this makes versions the current ones.
+        change = {"activations": last, "restoring": None}
+        self._retry_on_conflict(lambda: self._catalogue.replace({**self._marked_state(backup), **change}))
+
+    def _marked_state(self, backup: str) -> Document:
+        state = self._state()
+        if state["restoring"] != backup:
+            raise StoreFault.RESTORE_ENDED.error(store=self.url)
+        return state
+
 
 def _live_token(state: Document) -> str | None:
-    """Names the list of live items or, if there is none, of removed ones; None if every item is live.
-
-    0.1 does not know removed ones: it leaves their token behind when it sets the number of parts to 0.
-    """
-    token: str | None = state["live"]
-    return state["removed"] if token is None and state.get("live_parts") else token
+    """Names the list of live items or, if there is none, of removed ones; None if every item is live."""
+    token: str | None = state["removed"] if state["live"] is None else state["live"]
+    return token
 
 
-def _take_fitting(present: Sequence[Any], waiting: Sequence[Any], most: int) -> list[Any]:
+def _take_fitting(present: Sequence[Any], waiting: Sequence[Any], limit: int) -> list[Any]:
     """The first entries of `waiting` that fit in a document that holds those present; none if it is full."""
     part: list[Any] = []
     size = len(json.dumps(present))
-    for entry in waiting[: max(0, most - len(present))]:
+    for entry in waiting[: max(0, limit - len(present))]:
         if size >= SEGMENT_BYTES:
             break
         part.append(entry)
@@ -327,3 +468,23 @@ def _split_items(items: list[str]) -> Iterator[list[str]]:
     while items:
         yield (part := _take_fitting([], items, len(items)))
         items = items[len(part) :]
+
+
+def _do_all(call: Callable[[Value], Result], values: Iterable[Value]) -> list[Result]:
+    """The results of a call for each value, some at a time."""
+    with ThreadPoolExecutor(PARALLEL_REQUESTS) as threads:
+        return list(threads.map(call, values))
+
+
+def _is_sound(document: Document) -> bool:
+    """Whether a document of a history is in the partition of its customer, and each event has its fields."""
+    user, events = document.get("user"), document.get("events")
+    if not isinstance(user, str) or not isinstance(events, list) or document["customer"] != make_key(user):
+        return False
+    return all(
+        isinstance(event, list)
+        and len(event) in (3, 4)
+        and all(isinstance(number, int | float) for number in (event[0], *event[3:]))
+        and all(isinstance(text, str) for text in event[1:3])
+        for event in events
+    )

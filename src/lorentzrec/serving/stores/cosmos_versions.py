@@ -1,41 +1,61 @@
 """Versions in Cosmos DB, their chunks, and the log of activations.
 
-The state has the last activation. Each earlier one has a document of its own, which is never changed.
+The state has the last activation of each arm. Each earlier one has a document of its own, which is never changed.
 """
 
 from __future__ import annotations
 
 import base64
+import random
 import secrets
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from functools import partial
 from threading import Event as Signal
 from threading import Thread
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from lorentzrec.errors import InputError, LorentzrecError
-from lorentzrec.serving.stores.activations import Activation
+from lorentzrec.serving.stores.activations import Activation, Arms, find_arms
 from lorentzrec.serving.stores.cosmos_documents import Conflict, Document, Documents
-from lorentzrec.serving.stores.cosmos_new_items import CosmosNewItems
 from lorentzrec.serving.stores.faults import StoreFault
-from lorentzrec.serving.stores.store import Expected, check_name
 from lorentzrec.serving.stores.version_files import ChunkedVersions
+from lorentzrec.serving.stores.versions import Decide, Versions, check_name
 
+CONFLICT_LIMIT = 200
+"""Conflicts in a row with other processes, after which a change is given up."""
 ORPHAN_SECONDS = 3600
 """Parts that nothing refers to are removed when they are this old: younger ones may belong to a change under way."""
 PUBLISHER_SECONDS, RENEWAL_SECONDS = 600, 60
 """A publisher counts as gone if its document is this old; it renews the document this often."""
 
+Result = TypeVar("Result")
 
-class CosmosVersions(ChunkedVersions, CosmosNewItems, Protocol):
+
+class CosmosVersions(ChunkedVersions, Versions, Protocol):
     """The part of `CosmosStore` that keeps versions."""
 
     chunk_bytes: int = 2**20
     """As base64 1.4 MB, below the 2 MB that a document may have."""
+    _catalogue: Documents
     _chunks: Documents
+
+    def _state(self) -> Document:
+        state = self._catalogue.read("state", "state")
+        if state is None:
+            raise StoreFault.STATE_LOST.error(store=self.url)
+        return state
+
+    def _retry_on_conflict(self, step: Callable[[], Result]) -> Result:
+        """Do `step`, and repeat it from its reads on while other processes are faster with their writes."""
+        for _ in range(CONFLICT_LIMIT):
+            try:
+                return step()
+            except Conflict:
+                time.sleep(random.uniform(0, 0.05))
+        raise StoreFault.BUSY.error(store=self.url, reason="other processes keep changing the same document")
 
     def _places_in_use(self) -> set[str]:
         """The partitions of the catalogue that hold neither versions nor activations, and must stay."""
@@ -45,11 +65,11 @@ class CosmosVersions(ChunkedVersions, CosmosNewItems, Protocol):
         return [document["id"] for document in reversed(found) if document["complete"]]
 
     def activations(self) -> list[Activation]:
-        last = self._state()["activation"]  # first: what was earlier than this entry has its document by now
-        if last is None:
-            return []
-        earlier = [one["entry"] for one in self._catalogue.all("activations") if int(one["id"]) < last["number"]]
-        return [Activation(**entry) for entry in (*earlier, last["entry"])]
+        last = self._state()["activations"].values()  # first: what was earlier than these has its document by now
+        end = max((one["number"] for one in last), default=-1)
+        numbered = {int(one["id"]): one["entry"] for one in self._catalogue.all("activations") if int(one["id"]) < end}
+        numbered |= {one["number"]: one["entry"] for one in last}
+        return [Activation(**entry) for _, entry in sorted(numbered.items())]
 
     @contextmanager
     def publishing(self) -> Iterator[None]:
@@ -72,41 +92,41 @@ class CosmosVersions(ChunkedVersions, CosmosNewItems, Protocol):
             with suppress(Conflict, LorentzrecError):  # it counts as gone a few minutes later
                 self._catalogue.delete(publisher)
 
-    def _activate(self, activation: Activation, expected: Expected) -> None:
-        self._complete(activation.version)
-        before, after = self._until_unopposed(partial(self._append, activation, expected))
+    def _activate(self, decide: Decide) -> None:
+        entry, before, after = self._retry_on_conflict(partial(self._append, decide))
         # A process that discards a version hides it first and reads the state then: one of the two always sees the
         # other.
         try:
-            self._complete(activation.version)
+            if not entry.ends:
+                self._complete(entry.version)
         except InputError:
             with suppress(Conflict):  # another activation followed
-                self._catalogue.replace({**after, "activation": before})
+                self._catalogue.replace({**after, "activations": before})
             raise
 
-    def _append(self, activation: Activation, expected: Expected) -> tuple[Document | None, Document]:
-        """Make this the last activation; returns the one before, and the new state.
+    def _append(self, decide: Decide) -> tuple[Activation, Document, Document]:
+        """Make this the last activation of its arm; returns it, the last ones before it, and the new state.
 
         The one before gets its own document first. That changes nothing: until the state is replaced, it is also there.
         """
         state = self._state()
-        before = state["activation"]
-        self._check_expected(expected, find_current(state))
-        number = 0
-        if before is not None:
-            number = before["number"] + 1
-            self._catalogue.put({"id": f"{before['number']:012d}", "place": "activations", "entry": before["entry"]})
-        after = {"number": number, "entry": asdict(activation)}
-        return before, self._catalogue.replace({**state, "activation": after})
+        entry, before = decide(read_arms(state)), state["activations"]
+        if not entry.ends:
+            self._complete(entry.version)
+        if (last := before.get(entry.arm)) is not None:
+            self._catalogue.put({"id": f"{last['number']:012d}", "place": "activations", "entry": last["entry"]})
+        number = max((one["number"] for one in before.values()), default=-1) + 1
+        after = before | {entry.arm: {"number": number, "entry": asdict(entry)}}
+        return entry, before, self._catalogue.replace({**state, "activations": after})
 
     def discard(self, name: str) -> None:
         version = self._version(name)
         if version is None:
             raise self._no_version(name)
         try:
-            if find_current(self._state()) != name:
+            if not self._is_live(name):
                 version = self._catalogue.replace({**version, "complete": False})
-            if find_current(self._state()) != name:
+            if not self._is_live(name):
                 self._remove(version)
             else:
                 if not version["complete"]:
@@ -137,6 +157,9 @@ class CosmosVersions(ChunkedVersions, CosmosNewItems, Protocol):
         self._delete_all(orphans)
         return removed + len({document["place"] for document in orphans})
 
+    def _is_live(self, name: str) -> bool:
+        return name in [arm.version for arm in read_arms(self._state()).values()]
+
     def _version(self, name: str) -> Document | None:
         return self._catalogue.read("versions", check_name(name))
 
@@ -159,7 +182,7 @@ class CosmosVersions(ChunkedVersions, CosmosNewItems, Protocol):
     # Chunks of versions; a version is its document
 
     def _begin_upload(self, name: str, manifest: bytes) -> Document:
-        return self._until_unopposed(lambda: self._find_or_create(name, base64.b64encode(manifest).decode()))
+        return self._retry_on_conflict(lambda: self._find_or_create(name, base64.b64encode(manifest).decode()))
 
     def _find_or_create(self, name: str, encoded: str) -> Document:
         version = self._version(name)
@@ -197,6 +220,6 @@ class CosmosVersions(ChunkedVersions, CosmosNewItems, Protocol):
         return None if chunk is None else base64.b64decode(chunk["data"])
 
 
-def find_current(state: Document) -> str | None:
-    """The version of the last activation."""
-    return None if state["activation"] is None else str(state["activation"]["entry"]["version"])
+def read_arms(state: Document) -> Arms:
+    """The live arms according to the state."""
+    return find_arms(Activation(**one["entry"]) for one in state["activations"].values())

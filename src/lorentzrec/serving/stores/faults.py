@@ -6,7 +6,14 @@ import sqlite3
 import time
 from enum import Enum
 
-from lorentzrec.errors import ArtifactError, InputError, LorentzrecError, RecordDamaged, StoreBroken, StoreUnavailable
+from lorentzrec.errors import (
+    ArtifactError,
+    InputError,
+    LorentzrecError,
+    RecordDamaged,
+    StoreBroken,
+    StoreUnavailable,
+)
 
 RECENT_SECONDS = 3600.0
 """How long `/readyz` reports that a file was replaced or a connection lost."""
@@ -54,11 +61,6 @@ class StoreFault(Enum):
         "{store} was written by an older lorentzrec (schema {done} of {steps}): stop its services, then run"
         " lorentzrec store migrate {store}",
     )
-    OLD_ERASURES = (
-        StoreBroken,
-        "{store} has erasures of an older lorentzrec, which cannot be migrated: publish to a new database, and erase"
-        " these customers there again",
-    )
     RESTORING = (
         StoreBroken,
         "{store} holds a part of a backup, whose restore runs or was interrupted: restore the same backup again, or"
@@ -77,6 +79,11 @@ class StoreFault(Enum):
     NO_VERSION = InputError, "{store} has no complete version {name!r} (newest: {newest}): publish it or name another"
     CURRENT_VERSION = InputError, "version {name!r} is the current one of {store}: activate another first"
     OTHER_CURRENT = InputError, "the current version of {store} is {name}, no longer {expected}: check it, try again"
+    NO_ARM = InputError, "{store} has no arm {arm!r} (arms: {arms}): check the name, or publish a model to it"
+    NO_MAIN = InputError, "{store} has no version in arm main: publish one without --arm before one in arm {arm}"
+    SHARE_OF_MAIN = InputError, "arm main of {store} has the customers of no other arm: give the shares of the others"
+    SHARES_ABOVE_1 = InputError, "the shares of the arms of {store} would sum up to more than 1 ({shares}): give less"
+    MANY_ARMS = InputError, "{store} has {limit} arms ({arms}), and at most {limit} may be live: end one of them first"
     OTHER_CONTENT = InputError, "{store} has a version {name} with other content: publish under another name"
     VERSION_REMOVED = InputError, "version {name} was removed from {store} during its upload: upload it again"
     VERSION_DAMAGED = ArtifactError, "version {name} in {store}: {file} is damaged or missing: publish the model again"

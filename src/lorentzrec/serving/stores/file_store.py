@@ -17,31 +17,23 @@ import stat
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from lorentzrec.atomic import MARKER, atomic_directory, atomic_file
+from lorentzrec.base.atomic import MARKER, atomic_directory, atomic_file
 from lorentzrec.errors import InputError, LorentzrecError
-from lorentzrec.serving.stores.activations import BEFORE_THE_LOG, Activation
+from lorentzrec.serving.stores.activations import MAIN
 from lorentzrec.serving.stores.faults import StoreFault, is_damage
+from lorentzrec.serving.stores.histories import Event, StoredEvent
 from lorentzrec.serving.stores.snapshot import CheckedPart
-from lorentzrec.serving.stores.sql_upkeep import SqlUpkeep
+from lorentzrec.serving.stores.sql_store import SqlStore
 from lorentzrec.serving.stores.sqlite_connections import BUSY_SECONDS, SqliteConnections, error_code, transaction_of
-from lorentzrec.serving.stores.store import (
-    VERSION_NAME,
-    Event,
-    Expected,
-    HistoryEvent,
-    Migrating,
-    State,
-    check_name,
-    salted_key,
-)
+from lorentzrec.serving.stores.store import Migrating, is_behind
 from lorentzrec.serving.stores.version_files import file_lock, read_manifest
+from lorentzrec.serving.stores.versions import VERSION_NAME, Decide, State, check_name
 
 DATABASE, VERSIONS, PUBLISHING = "store.sqlite", "versions", "publishing.lock"
-OLD_RECORDS = ("current", "activated")
-"""Files that named the current version, and all that were ever current, before there was a log of activations."""
 COMPACT_BYTES = 64 * 2**20
 """A file up to this size is checked when it is opened, and rewritten after an erasure: either takes under a second."""
 ERASURE_SECONDS = 3.0
@@ -51,58 +43,40 @@ BYTES_REMAIN = "data of erased customers may still be in the files of the store:
 # Steps, as in `postgres_schema`: a released one never changes, a new one follows it. Text compares by code points as in
 # Python. The table of events is its own index for ids; the other index holds each history in order, so that reading
 # the newest events takes the same time for a long history as for a short one, and finds duplicates by time and item.
+# Erasures keep no key that is the same in another store. `compacted` is when no byte of what was erased was left.
+# The last row of an arm in the log of activations has its current version.
 SCHEMA = (
     """
-CREATE TABLE events (user TEXT, id TEXT, item TEXT NOT NULL, time REAL NOT NULL, PRIMARY KEY (user, id)) WITHOUT ROWID;
-CREATE INDEX events_in_order ON events (user, time, item, id);
-CREATE TABLE live_items (item TEXT PRIMARY KEY) WITHOUT ROWID;
-CREATE TABLE live (revision INTEGER NOT NULL, everything INTEGER NOT NULL);
-INSERT INTO live VALUES (0, TRUE);
-""",
-    """
-DELETE FROM events WHERE EXISTS (SELECT * FROM events AS other WHERE other.user = events.user
-    AND other.time = events.time AND other.item = events.item AND other.id < events.id);
-DROP INDEX events_in_order;
-CREATE UNIQUE INDEX events_in_order ON events (user, time, item);
+CREATE TABLE events (
+    user_id TEXT, event_id TEXT, item_id TEXT NOT NULL, time REAL NOT NULL, weight REAL NOT NULL,
+    PRIMARY KEY (user_id, event_id)
+) WITHOUT ROWID;
+CREATE UNIQUE INDEX events_in_order ON events (user_id, time, item_id);
 CREATE TABLE erasures (user_key TEXT PRIMARY KEY, time REAL NOT NULL) WITHOUT ROWID;
-""",
-    # Erasures keep no key that is the same in another store. `compacted` is when no byte of what was erased was left.
-    """
 CREATE TABLE privacy (salt TEXT NOT NULL, compacted REAL NOT NULL);
 INSERT INTO privacy VALUES (lower(hex(randomblob(16))), 0);
-UPDATE erasures SET user_key = salted_key(user_key, (SELECT salt FROM privacy));
-""",
-    "ALTER TABLE events ADD COLUMN weight REAL NOT NULL DEFAULT 1;",
-    """
-CREATE TABLE new_items (item TEXT PRIMARY KEY, changed INTEGER NOT NULL, content TEXT NOT NULL) WITHOUT ROWID;
-ALTER TABLE live ADD COLUMN items_revision INTEGER NOT NULL DEFAULT 0;
-ALTER TABLE live ADD COLUMN items_reset INTEGER NOT NULL DEFAULT 0;
-""",
-    # The log: its last row has the current version, which a file named before.
-    """
+CREATE TABLE live_items (item_id TEXT PRIMARY KEY) WITHOUT ROWID;
+CREATE TABLE new_items (
+    item TEXT PRIMARY KEY, changed INTEGER NOT NULL, content TEXT NOT NULL, origin TEXT NOT NULL
+) WITHOUT ROWID;
+CREATE INDEX new_items_by_origin ON new_items (origin, item);
+CREATE TABLE state (
+    live_revision INTEGER NOT NULL, everything_live INTEGER NOT NULL, items_revision INTEGER NOT NULL,
+    items_reset INTEGER NOT NULL, restoring TEXT
+);
+INSERT INTO state VALUES (0, TRUE, 0, 0, NULL);
 CREATE TABLE activations (
     number INTEGER PRIMARY KEY AUTOINCREMENT, version TEXT NOT NULL, time REAL NOT NULL, reason TEXT NOT NULL,
-    rejected TEXT
+    rejected TEXT, arm TEXT NOT NULL, share REAL
 );
-INSERT INTO activations (version, time, reason)
-    SELECT named_version(), strftime('%s', 'now'), before_the_log() WHERE named_version() IS NOT NULL;
+CREATE INDEX activations_by_arm ON activations (arm, number);
 """,
-    """
-ALTER TABLE new_items ADD COLUMN origin TEXT NOT NULL DEFAULT 'put';
-UPDATE new_items SET origin = 'events' WHERE content LIKE '{"details": null%';
-CREATE INDEX new_items_by_origin ON new_items (origin, item);
-""",
-    "ALTER TABLE live ADD COLUMN restoring TEXT;",
 )
-
-STATE = """
-SELECT revision, items_revision, (SELECT version FROM activations ORDER BY number DESC LIMIT 1) FROM live
-"""
 
 logger = logging.getLogger("lorentzrec.serving")
 
 
-class FileStore(SqlUpkeep):
+class FileStore(SqlStore):
     """The store in the folder `folder`; see `Store` for what each method means."""
 
     _connections: SqliteConnections
@@ -145,13 +119,21 @@ class FileStore(SqlUpkeep):
         if self._bytes_remain:
             self._remove_bytes(seconds=0)
         for _ in range(2):  # other processes may activate and discard versions while this is read
-            ((revision, items_revision, version),) = self._rows(STATE)
-            if version is None or self._is_complete(version):
-                return State(version, revision, items_revision)
-        usable = next(iter(self.standing_versions()), None)
-        use = "no other version was live" if usable is None else f"version {usable}, which was live before, is used"
-        warning = f"the current version {version} is missing or not complete, so {use}: publish again"
-        return State(usable, revision, items_revision, warning)
+            state = self._read_state(self._rows)
+            missing = [name for name, arm in state.arms.items() if not self._is_complete(arm.version)]
+            if not missing:
+                return state
+        arms, warnings = dict(state.arms), dict[str, str]()
+        for name in missing:
+            arm = arms.pop(name)
+            usable = next(iter(self.standing_versions(name)), None)
+            use = "no other version was live" if usable is None else f"version {usable}, which was live before, is used"
+            what = "the current version" if name == MAIN else f"the current version of arm {name},"
+            warnings[name] = f"{what} {arm.version} is missing or not complete, so {use}: publish again"
+            if usable is not None:
+                arms[name] = arm._replace(version=usable)
+        arms = {name: arms[name] for name in state.arms if name in arms}
+        return replace(state, arms=arms if MAIN in arms else {}, warnings=warnings)
 
     def versions(self) -> list[str]:
         return sorted((path.name for path in self._folders() if (path / MARKER).is_file()), reverse=True)
@@ -215,18 +197,19 @@ class FileStore(SqlUpkeep):
         with suppress(FileNotFoundError), (self._complete(name) / file).open("rb") as content:
             yield from iter(partial(content.read, 2**20), b"")
 
-    def _activate(self, activation: Activation, expected: Expected) -> None:
+    def _activate(self, decide: Decide) -> None:
         with self._connections.transaction() as connection:  # no process discards the version meanwhile
-            self._complete(activation.version)
-            self._check_expected(expected, self.state().version)
-            self._record(connection, activation)
+            entry = decide(self.state().arms)
+            if not entry.ends:
+                self._complete(entry.version)
+            self._record(connection, entry)
 
     def discard(self, name: str) -> None:
         with self._connections.transaction():
             place = self._versions / check_name(name)
             if not place.is_dir():
                 raise self._no_version(name)
-            if name == self.state().version:
+            if name in [arm.version for arm in self.state().arms.values()]:
                 raise StoreFault.CURRENT_VERSION.error(name=name, store=self.url)
             (place / MARKER).unlink(missing_ok=True)
         shutil.rmtree(place, ignore_errors=True)
@@ -268,12 +251,11 @@ class FileStore(SqlUpkeep):
         return self._connections.transaction()
 
     def _insert(self, cursor: sqlite3.Connection, events: Sequence[Event]) -> int:
-        return cursor.executemany(
-            "INSERT INTO events (user, id, item, time, weight) VALUES (?, ?, ?, ?, ?) ON CONFLICT DO NOTHING",
-            [(event.user, event.id, event.item, float(event.time), event.weight) for event in events],
-        ).rowcount
+        insert = "INSERT INTO events (user_id, event_id, item_id, time, weight) VALUES (?, ?, ?, ?, ?)"
+        rows = [(event.user, event.id, event.item, float(event.time), event.weight) for event in events]
+        return cursor.executemany(f"{insert} ON CONFLICT DO NOTHING", rows).rowcount
 
-    def _history(self, user: str, limit: int) -> list[HistoryEvent]:
+    def _history(self, user: str, limit: int) -> list[StoredEvent]:
         try:
             return super()._history(user, limit)
         except LorentzrecError as error:
@@ -314,12 +296,9 @@ class FileStore(SqlUpkeep):
 
     @contextmanager
     def _reading(self) -> Iterator[sqlite3.Connection]:
-        with self._connections.statement() as connection:
+        with self._connections.session() as connection:
             connection.execute("BEGIN")
-            try:
-                yield connection
-            finally:
-                connection.execute("ROLLBACK")
+            yield connection
 
     def check_database(self) -> Iterator[CheckedPart]:
         try:
@@ -341,11 +320,7 @@ class FileStore(SqlUpkeep):
     def _prepare(self, connection: sqlite3.Connection, writable: bool) -> None:
         """Make the tables of a new file; check one that is opened for the first time."""
         (version,) = connection.execute("PRAGMA user_version").fetchone()
-        if version > len(SCHEMA):
-            raise StoreFault.NEWER.error(store=self._database)
-        if 0 < version < len(SCHEMA) and self._migrating is None:
-            raise StoreFault.OLDER.error(store=self.url, done=version, steps=len(SCHEMA))
-        if version < len(SCHEMA):
+        if is_behind(self.url, version or None, len(SCHEMA), self._migrating):
             if not writable:
                 raise StoreFault.READ_ONLY.error(store=self._database)
             self._make_tables(connection)
@@ -357,7 +332,7 @@ class FileStore(SqlUpkeep):
                 self._damage = result
                 logger.error("%s is damaged (%s): restore a backup", self._database, result)
             elif writable:
-                # Also after a crash in the middle of an erasure, and for what 0.1 erased.
+                # Also after a crash in the middle of an erasure.
                 (self._bytes_remain,) = connection.execute(
                     "SELECT coalesce(max(time), 0) > (SELECT compacted FROM privacy) FROM erasures"
                 ).fetchone()
@@ -365,9 +340,6 @@ class FileStore(SqlUpkeep):
             logger.warning("%s is open to all users of this machine: chmod 600", self._database)
 
     def _make_tables(self, connection: sqlite3.Connection) -> None:
-        connection.create_function("salted_key", 2, salted_key, deterministic=True)
-        connection.create_function("named_version", 0, self._read_named_version)
-        connection.create_function("before_the_log", 0, lambda: BEFORE_THE_LOG)
         with transaction_of(connection):
             (version,) = connection.execute("PRAGMA user_version").fetchone()  # another process may have been faster
             for number, step in enumerate(SCHEMA[version:], version + 1):
@@ -376,14 +348,6 @@ class FileStore(SqlUpkeep):
                 for statement in step.split(";"):
                     connection.execute(statement)
             connection.execute(f"PRAGMA user_version = {len(SCHEMA)}")
-        for name in OLD_RECORDS:
-            (self._folder / name).unlink(missing_ok=True)
-
-    def _read_named_version(self) -> str | None:
-        with suppress(OSError):
-            name = (self._folder / OLD_RECORDS[0]).read_text("ascii", "replace").strip()
-            return name if self._is_complete(name) else None
-        return None
 
 
 def _empty_log(connection: sqlite3.Connection) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from lorentzrec.serving.stores.store import LiveItems
+from lorentzrec.serving.stores.catalogue import LiveItems
 
 MANY = 100
 """Up to this many items are removed without doubt: what is left of a small shop may sell out in one request."""

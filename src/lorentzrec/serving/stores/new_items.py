@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from enum import StrEnum
 from itertools import accumulate
-from typing import NamedTuple, Self
+from typing import Self
 
 from lorentzrec.serving.stores.faults import StoreFault
 
@@ -22,8 +22,10 @@ MOST_CUSTOMERS = 20
 """The first customers of a new item that are kept; the events of later ones are in their histories only."""
 CUSTOMER_BYTES = 8 * 2**10
 """The ids of its customers, in UTF-8: beyond that, fewer than `MOST_CUSTOMERS` are kept. The longest four ids fit."""
+DETAILS = ("title", "category", "price", "image", "like", "attributes")
+"""What a shop sends about a new item."""
 DETAIL_BYTES = 8 * 2**10
-"""What is sent about a new item, as JSON in UTF-8. With the limits on their number, this bounds all new items."""
+"""The size of `DETAILS` as JSON in UTF-8. With the limits on their number, this bounds all new items."""
 
 
 class Origin(StrEnum):
@@ -34,9 +36,14 @@ class Origin(StrEnum):
 
 
 @dataclass(frozen=True)
-class ItemDetails:
-    """What a shop sends about a new item."""
+class NewItem:
+    """What a store keeps of a new item: what a shop sent about it with PUT, and its first customers.
 
+    An item by events without customers is not kept.
+    """
+
+    id: str
+    origin: Origin = Origin.EVENTS
     title: str | None = None
     category: str | None = None
     price: float | None = None
@@ -45,27 +52,15 @@ class ItemDetails:
     """Ids of similar items."""
     attributes: Mapping[str, str] = field(default_factory=dict)
     """By the name of their column; several values are separated by |."""
-
-    def check_size(self) -> None:
-        """Refuse details that are larger than a store keeps."""
-        size = len(json.dumps(asdict(self), ensure_ascii=False).encode("utf-8", "surrogatepass"))
-        if size > DETAIL_BYTES:
-            raise StoreFault.LARGE_DETAILS.error(size=f"{size:,}", limit=f"{DETAIL_BYTES:,}")
-
-
-@dataclass(frozen=True)
-class NewItem:
-    """A new item. One without details and customers is not kept."""
-
-    id: str
-    details: ItemDetails | None = None
-    """None if nothing was sent but events."""
     customers: tuple[str, ...] = ()
     """The first customers, in the order of their events' arrival."""
 
-    @property
-    def origin(self) -> Origin:
-        return Origin.EVENTS if self.details is None else Origin.PUT
+    def check_size(self) -> None:
+        """Refuse details that are larger than a store keeps."""
+        details = {name: value for name, value in asdict(self).items() if name in DETAILS}
+        size = len(json.dumps(details, ensure_ascii=False).encode("utf-8", "surrogatepass"))
+        if size > DETAIL_BYTES:
+            raise StoreFault.LARGE_DETAILS.error(size=f"{size:,}", limit=f"{DETAIL_BYTES:,}")
 
     def is_one_of(self, origin: Origin | None, fewer_than: int | None) -> bool:
         """Whether it is of this origin, and has fewer customers than that; None: any."""
@@ -79,34 +74,18 @@ class NewItem:
     def without_customer(self, user: str) -> Self | None:
         """None if nothing is left."""
         others = tuple(other for other in self.customers if other != user)
-        return None if self.details is None and not others else replace(self, customers=others)
+        return None if self.origin is Origin.EVENTS and not others else replace(self, customers=others)
 
     def to_json(self) -> str:
-        """Without the id. In ASCII, so that every database keeps every text."""
-        return json.dumps({"details": self.details and asdict(self.details), "customers": self.customers})
+        """Without the id and without what is not known. In ASCII, so that every database keeps every text."""
+        known = {name: value for name, value in asdict(self).items() if name != "id" and value not in (None, (), {})}
+        return json.dumps(known)
 
     @classmethod
     def from_json(cls, id: str, content: str) -> Self:
         import msgspec  # here, since every command imports this module
 
         return msgspec.convert(json.loads(content) | {"id": id}, cls)
-
-
-class NewItemsRead(NamedTuple):
-    """What `Store.new_items` returns."""
-
-    items: list[NewItem]
-    revision: int
-    complete: bool
-    """Whether these are all, and not only those that changed."""
-
-
-class NewItemsChanged(NamedTuple):
-    """The result of a change of new items."""
-
-    changed: int
-    left_out: int = 0
-    """Items that were not added because there are too many."""
 
 
 Change = Callable[[NewItem], NewItem | None]

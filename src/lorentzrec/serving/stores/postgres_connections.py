@@ -1,8 +1,8 @@
 """Connections to PostgreSQL that fail fast and recover by themselves.
 
-A pool with workers in the background makes the caller wait for its time-out while the server is gone. Here the caller
-connects, so a refused connection is reported in milliseconds, a silent server in seconds, and the first call after the
-server is back succeeds.
+The pool connects in the background and lets callers wait, also while the server is gone. So after a lost connection the
+caller tries to connect before it waits: a refused connection is reported in milliseconds, a silent server in seconds,
+and the first call after the server is back succeeds.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from typing import Any, TypeVar
 
 import psycopg
 from psycopg import conninfo, errors, pq
+from psycopg_pool import ConnectionPool, PoolClosed, PoolTimeout
 
 from lorentzrec.errors import InputError, LorentzrecError
 from lorentzrec.serving.stores.faults import StoreFault, format_recent
@@ -27,6 +28,7 @@ CONNECT_SECONDS = 3
 RESPONSE_SECONDS = 5.0
 
 logger = logging.getLogger("lorentzrec.serving")
+logging.getLogger("psycopg.pool").setLevel(logging.ERROR)  # its warnings repeat the errors that callers get
 
 Result = TypeVar("Result")
 Cursor = psycopg.Cursor[tuple[Any, ...]]
@@ -36,7 +38,6 @@ class TimedConnection(psycopg.Connection[tuple[Any, ...]]):
     """A connection that gives up on a server that is there but silent, such as a frozen one."""
 
     patience = RESPONSE_SECONDS
-    generation = 0
 
     def wait(self, gen: Generator[Any, Any, Result], *arguments: Any, **options: Any) -> Result:
         return super().wait(self._in_time(gen), *arguments, **options)
@@ -58,18 +59,18 @@ class TimedConnection(psycopg.Connection[tuple[Any, ...]]):
 
 
 class PostgresConnections:
-    """A few connections to one database, shared by all threads."""
+    """A pool of connections to one database, shared by all threads."""
 
-    def __init__(self, address: str, most: int) -> None:
-        """`most`: connections in use at once."""
+    def __init__(self, address: str, limit: int) -> None:
+        """`limit`: connections in use at once."""
         try:
             given = conninfo.conninfo_to_dict(address)
         except psycopg.Error as error:
             raise _bad_address(error) from None
         if re.search(r"[^\d,]", str(given.get("port", ""))):
             raise _bad_address("its port is not a number")
-        place = f"{given.get('host', '')}{':' if given.get('port') else ''}{given.get('port', '')}"
-        self.url = f"postgresql://{place}/{given.get('dbname', '')}"
+        host = f"{given.get('host', '')}{':' if given.get('port') else ''}{given.get('port', '')}"
+        self.url = f"postgresql://{host}/{given.get('dbname', '')}"
         defaults: dict[str, Any] = {
             "connect_timeout": CONNECT_SECONDS,
             "application_name": "lorentzrec",
@@ -78,10 +79,18 @@ class PostgresConnections:
             "options": f"-c statement_timeout={round(LONG_SECONDS * 1000)}",
         }
         self._address = conninfo.make_conninfo(**{**defaults, **given, "client_encoding": "utf8"})
-        self._most, self._slots = most, threading.BoundedSemaphore(most)
-        self._idle: list[TimedConnection] = []
-        self._closed = False
-        self._generation = 0
+        self._pool = ConnectionPool(
+            self._address,
+            connection_class=TimedConnection,
+            kwargs={"autocommit": True},
+            min_size=0,
+            max_size=limit,
+            reconnect_timeout=0,  # the next caller tries again
+            open=True,
+        )
+        self._reachable = False
+        self._renewing = threading.Lock()
+        self._renewed = 0.0
         self._lost: float | None = None
 
     @property
@@ -99,10 +108,7 @@ class PostgresConnections:
     @contextmanager
     def statement(self, patience: float | None = None) -> Iterator[Cursor]:
         """For one statement, which is a transaction of its own and takes one round trip instead of three."""
-        if self._closed:
-            raise StoreFault.CLOSED.error(store=self.url)
-        if not self._slots.acquire(timeout=RESPONSE_SECONDS):
-            raise StoreFault.BUSY.error(store=self.url, reason=f"all {self._most} connections are in use")
+        begun = time.monotonic()
         try:
             connection = self._take()
             connection.patience = RESPONSE_SECONDS if patience is None else patience
@@ -110,19 +116,15 @@ class PostgresConnections:
                 with connection.cursor(binary=True) as cursor:
                     yield cursor
             except psycopg.Error as error:
-                lost = connection.broken or isinstance(error, errors.ReadOnlySqlTransaction)
-                if lost and connection.generation == self._generation:
-                    self._renew()
+                if connection.broken or isinstance(error, errors.ReadOnlySqlTransaction):
+                    self._renew(begun)
                 raise
             finally:
-                if connection.closed or self._closed or connection.generation != self._generation:
-                    connection.close()
-                else:
-                    self._idle.append(connection)
+                self._pool.putconn(connection)
+        except PoolClosed as error:
+            raise StoreFault.CLOSED.error(store=self.url) from error
         except psycopg.Error as error:
             raise self._explain(error) from error
-        finally:
-            self._slots.release()
 
     @contextmanager
     def session(self, patience: float) -> Iterator[Cursor]:
@@ -135,22 +137,35 @@ class PostgresConnections:
             raise self._explain(error) from error
 
     def close(self) -> None:
-        self._closed = True
-        self._close_idle()
+        self._pool.close()
 
     def _take(self) -> TimedConnection:
-        """An idle connection that works, or a new one."""
-        while connection := self._pop_idle():
-            if self._is_sound(connection):
-                return connection
-            connection.close()
-        return self._connect()
-
-    def _pop_idle(self) -> TimedConnection | None:
+        """A connection of the pool that works."""
+        begun = time.monotonic()
         try:
-            return self._idle.pop()
-        except IndexError:  # another thread took the last one
-            return None
+            self._reach()
+            connection = self._pool.getconn(RESPONSE_SECONDS)
+            try:
+                sound = self._is_sound(connection, begun)
+            except BaseException:
+                self._pool.putconn(connection)
+                raise
+            if not sound:
+                self._pool.putconn(connection)
+                self._reach()
+                connection = self._pool.getconn(RESPONSE_SECONDS)
+        except PoolTimeout as error:
+            self._reachable = False
+            self._reach()
+            reason = f"all {self._pool.max_size} connections are in use"
+            raise StoreFault.BUSY.error(store=self.url, reason=reason) from error
+        return connection
+
+    def _reach(self) -> None:
+        """Connect once, unless it is known that the server can be reached: the error of this attempt has the reason."""
+        if not self._reachable and not self._pool.closed:
+            self._connect().close()
+            self._reachable = True
 
     def _connect(self) -> TimedConnection:
         """A new connection. A server that is up and does not let us in has refused us.
@@ -159,41 +174,40 @@ class PostgresConnections:
         distinguishes a server that is up from one that is gone, starting or stopping.
         """
         try:
-            connection = TimedConnection.connect(self._address, autocommit=True)
+            return TimedConnection.connect(self._address, autocommit=True)
         except errors.ConnectionTimeout:
             raise
         except psycopg.OperationalError as error:
             if error.pgconn is not None and pq.PGconn.ping(self._address.encode()) == pq.Ping.OK:
                 raise self._refuse(error) from error
             raise
-        connection.generation = self._generation
-        return connection
 
-    def _is_sound(self, connection: TimedConnection) -> bool:
-        if connection.closed:
-            return False
+    def _is_sound(self, connection: TimedConnection, begun: float) -> bool:
+        """Whether the server has not ended the session. If it has, the pool makes all connections again."""
         # Nothing was sent, so there should be nothing to read, unless the server has ended the session.
-        if not select.select([connection.fileno()], [], [], 0)[0]:
+        if not connection.closed and not has_input(connection.fileno()):
             return True
         try:
             connection.execute("SELECT")
         except errors.IdleSessionTimeout:  # not a fault
+            self._pool.drain()
             return False
         except psycopg.Error:
-            self._renew()
+            self._renew(begun)
             return False
         return True
 
-    def _renew(self) -> None:
-        """Connect again from now on: the server was restarted, or has become read-only because another took over."""
-        self._lost = time.time()
-        self._generation += 1
-        logger.warning("the connection to %s was lost: connecting again", self.url)
-        self._close_idle()
+    def _renew(self, begun: float) -> None:
+        """Connect again: the server was restarted, or has become read-only because another took over.
 
-    def _close_idle(self) -> None:
-        while connection := self._pop_idle():
-            connection.close()
+        begun: when the caller asked for the connection that it lost. A pool that was renewed since is not renewed.
+        """
+        with self._renewing:
+            if begun < self._renewed:
+                return
+            self._renewed, self._lost, self._reachable = time.monotonic(), time.time(), False
+            logger.warning("the connection to %s was lost: connecting again", self.url)
+            self._pool.drain()
 
     def _explain(self, error: psycopg.Error) -> LorentzrecError:
         if isinstance(error, psycopg.OperationalError | psycopg.InterfaceError | psycopg.InternalError):
@@ -212,3 +226,10 @@ def _bad_address(reason: object) -> InputError:
 
 def _line(text: object) -> str:
     return " ".join(str(text).split())
+
+
+def has_input(descriptor: int) -> bool:
+    """Whether there is something to read, or the connection has ended. Unlike select, poll takes any descriptor."""
+    poll = select.poll()
+    poll.register(descriptor, select.POLLIN)
+    return bool(poll.poll(0))

@@ -10,22 +10,23 @@ from typing import Any
 from psycopg import IsolationLevel, errors
 
 from lorentzrec.errors import LorentzrecError
-from lorentzrec.serving.stores.activations import Activation
+from lorentzrec.serving.stores.activations import Arms
 from lorentzrec.serving.stores.faults import StoreFault, is_damage
+from lorentzrec.serving.stores.histories import Event
+from lorentzrec.serving.stores.ids import make_key
 from lorentzrec.serving.stores.postgres_connections import RESPONSE_SECONDS, Cursor, PostgresConnections
 from lorentzrec.serving.stores.postgres_schema import prepare_tables
 from lorentzrec.serving.stores.snapshot import CheckedPart
-from lorentzrec.serving.stores.sql_store import LONG_SECONDS, Dialect
-from lorentzrec.serving.stores.sql_upkeep import SqlUpkeep
-from lorentzrec.serving.stores.store import Event, Expected, Migrating, State, check_name, key_of
+from lorentzrec.serving.stores.sql_store import LONG_SECONDS, Dialect, SqlStore
+from lorentzrec.serving.stores.store import Migrating
 from lorentzrec.serving.stores.version_files import ChunkedVersions
+from lorentzrec.serving.stores.versions import Decide, State, check_name
 
 PUBLISHING = 0x7075626C697368
 """The advisory lock of publishers ("publish"), which prevents others from cleaning up."""
 SEPARATOR = "\x1f"
 """A control character, so no id holds it. Columns are sent as one text each: psycopg's arrays are several times
 slower."""
-CURRENT = "(SELECT version FROM lorentzrec.activations ORDER BY number DESC LIMIT 1)"
 EVENT_TYPES = ("uuid", "uuid", "double precision", "text", "text", "text", "double precision")
 ADD_EVENTS = (
     "INSERT INTO lorentzrec.events SELECT * FROM unnest("
@@ -38,7 +39,7 @@ TABLES = {
     "versions": "id, name, manifest, complete",
     "version_chunks": "version, file, number, sha256, data",
     "state": "live_revision, everything_live, items_revision, items_reset, restoring",
-    "activations": "number, version, time, reason, rejected",
+    "activations": "number, version, time, reason, rejected, arm, share",
     "live_items": "item_id",
     "new_items": "item, changed, content, origin",
     "events": "user_key, event_key, time, user_id, item_id, event_id, weight",
@@ -49,21 +50,15 @@ MOST_NAMED = 20
 """Damaged events that are named."""
 
 
-class PostgresStore(ChunkedVersions, SqlUpkeep):
+class PostgresStore(ChunkedVersions, SqlStore):
     """The store at a PostgreSQL `address`; see `Store` for what each method means."""
 
     _connections: PostgresConnections
     chunk_bytes = 4 * 2**20
     dialect = Dialect(
         schema="lorentzrec",
-        live="state",
-        everything="everything_live",
-        revision="live_revision",
-        item="item_id",
         user="user_key",
-        user_id="user_id",
         event="event_key",
-        event_id="event_id",
         key="%s::uuid",
         keys="SELECT value::uuid FROM json_array_elements_text(%s::json)",
         parameter="%s",
@@ -83,7 +78,7 @@ class PostgresStore(ChunkedVersions, SqlUpkeep):
     # Versions
 
     def state(self) -> State:
-        return State(*self._rows(f"SELECT {CURRENT}, live_revision, items_revision FROM lorentzrec.state")[0])
+        return self._read_state(self._rows)
 
     def versions(self) -> list[str]:
         found = self._rows("SELECT name FROM lorentzrec.versions WHERE complete ORDER BY name DESC")
@@ -100,16 +95,18 @@ class PostgresStore(ChunkedVersions, SqlUpkeep):
                 with suppress(errors.Error):
                     cursor.execute("SELECT pg_advisory_unlock_shared(%s)", (PUBLISHING,))
 
-    def _activate(self, activation: Activation, expected: Expected) -> None:
+    def _activate(self, decide: Decide) -> None:
         with self._connections.transaction() as cursor:
-            self._lock_version(cursor, activation.version, "complete")
-            self._check_expected(expected, self._lock_current(cursor))
-            self._record(cursor, activation)
+            entry = decide(self._lock_arms(cursor))
+            if not entry.ends:
+                self._lock_version(cursor, entry.version, "complete")
+            self._record(cursor, entry)
 
     def discard(self, name: str) -> None:
         with self._connections.transaction(LONG_SECONDS) as cursor:
+            arms = self._lock_arms(cursor)
             version = self._lock_version(cursor, name, "true")
-            if self._lock_current(cursor) == name:
+            if name in [arm.version for arm in arms.values()]:
                 raise StoreFault.CURRENT_VERSION.error(name=name, store=self.url)
             cursor.execute("DELETE FROM lorentzrec.versions WHERE id = %s", (version,))
 
@@ -122,12 +119,14 @@ class PostgresStore(ChunkedVersions, SqlUpkeep):
             cursor.execute(f"SELECT FROM lorentzrec.versions WHERE {leftover} FOR UPDATE")
             return cursor.execute(f"DELETE FROM lorentzrec.versions WHERE {leftover}").rowcount
 
-    def _lock_current(self, cursor: Cursor) -> str | None:
-        """The current version, which no other process can replace until the transaction ends."""
+    def _lock_arms(self, cursor: Cursor) -> Arms:
+        """The live arms, which no other process can change until the transaction ends.
+
+        Before `_lock_version` in every transaction: two that take both locks cannot wait for one another.
+        """
         cursor.execute("SELECT FROM lorentzrec.state FOR UPDATE")
         # A statement of its own: it sees what was committed while the lock was waited for.
-        (name,) = cursor.execute(f"SELECT {CURRENT}").fetchall()[0]
-        return None if name is None else str(name)
+        return self._read_state(lambda query: list(cursor.execute(query.encode()).fetchall())).arms
 
     def _lock_version(self, cursor: Cursor, name: str, condition: str) -> int:
         """The number of a version, which no other process can remove until the transaction ends."""
@@ -195,10 +194,10 @@ class PostgresStore(ChunkedVersions, SqlUpkeep):
             return list(cursor.execute(query.encode(), parameters).fetchall())
 
     def _insert(self, cursor: Cursor, events: Sequence[Event]) -> int:
-        keys = {user: key_of(user) for user in {event.user for event in events}}
+        keys = {user: make_key(user) for user in {event.user for event in events}}
         rows = (
-            (keys[one.user], key_of(one.id), repr(float(one.time)), one.user, one.item, one.id, repr(float(one.weight)))
-            for one in events
+            (keys[e.user], make_key(e.id), repr(float(e.time)), e.user, e.item, e.id, repr(float(e.weight)))
+            for e in events
         )
         return cursor.execute(ADD_EVENTS, [SEPARATOR.join(column) for column in zip(*rows, strict=True)]).rowcount
 
@@ -231,7 +230,7 @@ class PostgresStore(ChunkedVersions, SqlUpkeep):
         with self._reading() as cursor, cursor.connection.cursor("keys", binary=True) as rows:
             for user_key, user, event_key, event in rows.execute(query):
                 count += 1
-                if (user_key.hex, event_key.hex) != (key_of(user), key_of(event)) and len(damage) < MOST_NAMED:
+                if (user_key.hex, event_key.hex) != (make_key(user), make_key(event)) and len(damage) < MOST_NAMED:
                     damage.append(f"event {event!r} of user {user!r} has a wrong key")
         return CheckedPart("keys of events", f"{count:,} events", damage)
 

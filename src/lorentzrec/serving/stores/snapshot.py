@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from lorentzrec.serving.stores.activations import Activation
+    from lorentzrec.serving.stores.catalogue import LiveItems
+    from lorentzrec.serving.stores.histories import EventPage
     from lorentzrec.serving.stores.new_items import NewItem
-    from lorentzrec.serving.stores.store import EventPage, LiveItems
 
 
 Erasure = tuple[str, float]

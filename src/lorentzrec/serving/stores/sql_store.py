@@ -1,4 +1,4 @@
-"""The log of activations, histories, live items and new items in SQL, for SQLite and PostgreSQL.
+"""The log of activations, histories and the catalogue in SQL, for SQLite and PostgreSQL; and all of it as a whole.
 
 What differs is a `Dialect`.
 """
@@ -9,32 +9,24 @@ import json
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
-from lorentzrec.serving.stores.activations import Activation
+from lorentzrec.serving.stores.activations import Activation, find_arms
+from lorentzrec.serving.stores.catalogue import LiveCounts, LiveItems
+from lorentzrec.serving.stores.faults import StoreFault
+from lorentzrec.serving.stores.histories import Added, Event, EventPage, StoredEvent, drop_erased, sort_batch
+from lorentzrec.serving.stores.ids import make_key, salted_key
 from lorentzrec.serving.stores.new_items import (
     Change,
     NewItem,
-    NewItemsChanged,
-    NewItemsRead,
     Origin,
     plan_changes,
 )
-from lorentzrec.serving.stores.store import (
-    Added,
-    Event,
-    EventPage,
-    HistoryEvent,
-    LiveCounts,
-    LiveItems,
-    Store,
-    drop_erased,
-    key_of,
-    salted_key,
-    sort_batch,
-)
+from lorentzrec.serving.stores.snapshot import Erasure, Pruned, Snapshot, StoreSize
+from lorentzrec.serving.stores.store import Store
+from lorentzrec.serving.stores.versions import State
 
 if TYPE_CHECKING:
     from lorentzrec.serving.stores.postgres_connections import PostgresConnections
@@ -42,6 +34,10 @@ if TYPE_CHECKING:
 
 PAGE_EVENTS = 50_000
 """Events that `all_events` reads at a time: in a file store, a reader delays the removal of erased bytes."""
+ENTRY = "version, time, reason, rejected, arm, share"
+"""The columns of an entry of the log, in the order of `Activation`."""
+PRUNED_EVENTS = 5000
+"""Events of the customers that are looked at in one step: other writers wait for as long as these take to delete."""
 LONG_SECONDS = 300.0
 """For what moves gigabytes inside the server, such as the removal of a version."""
 
@@ -55,20 +51,10 @@ class Dialect:
     """The names and forms that the statements below use; by default those of SQLite."""
 
     schema: str = "main"
-    live: str = "live"
-    """The table with one row about live items."""
-    everything: str = "everything"
-    """Its column: whether every item is live."""
-    revision: str = "revision"
-    item: str = "item"
-    user: str = "user"
+    user: str = "user_id"
     """The column that identifies a customer in the table of events."""
-    user_id: str = "user"
-    """The column with the id of the customer."""
-    event: str = "id"
+    event: str = "event_id"
     """The column that identifies an event of a customer."""
-    event_id: str = "id"
-    """The column with the id of the event."""
     key: str = "?"
     """A parameter with the key of a customer."""
     keys: str = "SELECT value FROM json_each(?)"
@@ -99,7 +85,7 @@ class SqlStore(Store, Protocol):
     def _insert(self, cursor: Any, events: Sequence[Event]) -> int:
         """Insert events that are not duplicates; returns how many."""
 
-    _user_key: Callable[[str], str] = staticmethod(key_of)
+    _user_key: Callable[[str], str] = staticmethod(make_key)
     """The customer as the table of events knows them."""
 
     def _rows(self, query: str, *parameters: object) -> list[tuple[Any, ...]]:
@@ -110,13 +96,21 @@ class SqlStore(Store, Protocol):
         return self._read_log(self._rows)
 
     def _read_log(self, read: Read) -> list[Activation]:
-        query = f"SELECT version, time, reason, rejected FROM {self.dialect.schema}.activations ORDER BY number"
+        query = f"SELECT {ENTRY} FROM {self.dialect.schema}.activations ORDER BY number"
         return [Activation(*row) for row in read(query)]
 
-    def _record(self, cursor: Any, activation: Activation) -> None:
-        values = ", ".join([self.dialect.parameter] * 4)
-        statement = f"INSERT INTO {self.dialect.schema}.activations (version, time, reason, rejected) VALUES ({values})"
-        cursor.execute(statement, (activation.version, activation.time, activation.reason, activation.rejected))
+    def _read_state(self, read: Read) -> State:
+        """The state according to the last entry of each arm, in one statement."""
+        sql = self.dialect
+        last = f"SELECT max(number) FROM {sql.schema}.activations GROUP BY arm"
+        log = f"{sql.schema}.state LEFT JOIN {sql.schema}.activations ON number IN ({last})"
+        rows = read(f"SELECT live_revision, items_revision, items_reset, {ENTRY} FROM {log}")
+        return State(find_arms(Activation(*row[3:]) for row in rows if row[3] is not None), *rows[0][:3])
+
+    def _record(self, cursor: Any, entry: Activation) -> None:
+        values = ", ".join([self.dialect.parameter] * 6)
+        row = (entry.version, entry.time, entry.reason, entry.rejected, entry.arm, entry.share)
+        cursor.execute(f"INSERT INTO {self.dialect.schema}.activations ({ENTRY}) VALUES ({values})", row)
 
     def _add_events(self, events: Sequence[Event], respect_erasures: bool) -> Added:
         erased: frozenset[str] = frozenset()
@@ -129,7 +123,7 @@ class SqlStore(Store, Protocol):
     def _erasures(self, cursor: Any, users: Iterable[str]) -> dict[str, float]:
         """When each of these customers was erased; only those who were."""
         sql, salt = self.dialect, self._salt(cursor)
-        by_key = {salted_key(key_of(user), salt): user for user in users}
+        by_key = {salted_key(make_key(user), salt): user for user in users}
         query = f"SELECT user_key, time FROM {sql.schema}.erasures WHERE user_key IN ({sql.keys})"
         found = cursor.execute(query, (json.dumps(list(by_key)),)).fetchall()
         return {by_key[str(key).replace("-", "")]: moment for key, moment in found}  # PostgreSQL returns UUIDs
@@ -137,21 +131,21 @@ class SqlStore(Store, Protocol):
     def _salt(self, cursor: Any) -> str:
         return str(cursor.execute(f"SELECT salt FROM {self.dialect.schema}.privacy").fetchall()[0][0])
 
-    def _history(self, user: str, limit: int) -> list[HistoryEvent]:
+    def _history(self, user: str, limit: int) -> list[StoredEvent]:
         sql = self.dialect
         query = (
-            f"SELECT {sql.item}, time, weight FROM {sql.schema}.events WHERE {sql.user} = {sql.key}"
-            f" ORDER BY time DESC, {sql.item} DESC LIMIT {sql.parameter}"
+            f"SELECT item_id, time, weight FROM {sql.schema}.events WHERE {sql.user} = {sql.key}"
+            f" ORDER BY time DESC, item_id DESC LIMIT {sql.parameter}"
         )
-        return [*map(HistoryEvent._make, reversed(self._rows(query, self._user_key(user), limit)))]
+        return [*map(StoredEvent._make, reversed(self._rows(query, self._user_key(user), limit)))]
 
     def all_events(self) -> Iterator[EventPage]:
         return self._read_pages(self._page)
 
     def _read_pages(self, read: Read) -> Iterator[EventPage]:
         sql = self.dialect
-        order = f"{sql.user}, time, {sql.item}"
-        query = f"SELECT {order}, weight, {sql.user_id}, {sql.event_id} FROM {sql.schema}.events"
+        order = f"{sql.user}, time, item_id"
+        query = f"SELECT {order}, weight, user_id, event_id FROM {sql.schema}.events"
         after = f" WHERE ({order}) > ({sql.key}, {sql.parameter}, {sql.parameter})"
         last: tuple[Any, ...] = ()
         while True:
@@ -182,14 +176,13 @@ class SqlStore(Store, Protocol):
             " ON CONFLICT (user_key) DO UPDATE SET time = excluded.time"
         )
         with self._connections.transaction() as cursor:
-            cursor.execute(record, (salted_key(key_of(user), self._salt(cursor)), time.time()))
+            cursor.execute(record, (salted_key(make_key(user), self._salt(cursor)), time.time()))
             remove = f"DELETE FROM {sql.schema}.events WHERE {sql.user} = {sql.key}"
             events = int(cursor.execute(remove, (self._user_key(user),)).rowcount)
             self._change_rows(cursor, None, lambda item: item.without_customer(user))
             return events
 
-    # The table `live_items` has the live items or, if everything is live, the exceptions: those that were removed. 0.1
-    # does not read it if everything is live.
+    # The table `live_items` has the live items or, if everything is live, those that were removed.
 
     def live_items(self) -> LiveItems:
         return self._read_live(self._rows)
@@ -198,8 +191,8 @@ class SqlStore(Store, Protocol):
         sql = self.dialect
         # One statement sees one state of the database: flag and items belong together.
         rows = read(
-            f"SELECT {sql.everything}, {sql.item} FROM {sql.schema}.{sql.live}"
-            f" LEFT JOIN {sql.schema}.live_items ON true ORDER BY {sql.item}"
+            f"SELECT everything_live, item_id FROM {sql.schema}.state"
+            f" LEFT JOIN {sql.schema}.live_items ON true ORDER BY item_id"
         )
         everything, first = rows[0]
         listed = [] if first is None else [item for _, item in rows]
@@ -209,17 +202,17 @@ class SqlStore(Store, Protocol):
         sql = self.dialect
         with self._connections.transaction(LONG_SECONDS) as cursor:
             # First, since it is also the lock.
-            cursor.execute(f"{self._next_revision}, {sql.everything} = {sql.parameter}", (items is None,))
+            cursor.execute(f"{self._next_revision}, everything_live = {sql.parameter}", (items is None,))
             cursor.execute(f"DELETE FROM {sql.schema}.live_items")
             self._add_items(cursor, items or [])
 
     def _change_live_items(self, add: list[str], remove: list[str], limit: int) -> LiveCounts:
         sql = self.dialect
         with self._connections.transaction() as cursor:
-            query = f"SELECT {sql.everything} FROM {sql.schema}.{sql.live}{sql.lock}"
+            query = f"SELECT everything_live FROM {sql.schema}.state{sql.lock}"
             everything = bool(cursor.execute(query).fetchall()[0][0])
             listed, unlisted = (remove, add) if everything else (add, remove)
-            statement = f"DELETE FROM {sql.schema}.live_items WHERE {sql.item} IN (SELECT value FROM {sql.json_values})"
+            statement = f"DELETE FROM {sql.schema}.live_items WHERE item_id IN (SELECT value FROM {sql.json_values})"
             deleted = cursor.execute(statement, (json.dumps(unlisted),)).rowcount
             added = self._add_items(cursor, listed)
             if added + deleted:
@@ -232,7 +225,7 @@ class SqlStore(Store, Protocol):
     @property
     def _next_revision(self) -> str:
         sql = self.dialect
-        return f"UPDATE {sql.schema}.{sql.live} SET {sql.revision} = {sql.revision} + 1"
+        return f"UPDATE {sql.schema}.state SET live_revision = live_revision + 1"
 
     def _add_items(self, cursor: Any, items: Sequence[str]) -> int:
         sql = self.dialect
@@ -243,12 +236,8 @@ class SqlStore(Store, Protocol):
     # New items: a row each, with the revision of its last change. A removal leaves no row, so `items_reset` has the
     # revision of the last one: a reader who has an older revision reads all rows.
 
-    def new_items(self, since: int = 0, limit: int = sys.maxsize) -> NewItemsRead:
+    def new_items(self, since: int = 0, limit: int = sys.maxsize) -> list[NewItem]:
         sql = self.dialect
-        # First, so that rows may be newer than the revision, which does no harm, and never older.
-        ((revision, reset),) = self._rows(f"SELECT items_revision, items_reset FROM {sql.schema}.{sql.live}")
-        if reset > since or revision < since:
-            since = 0
         query = (
             f"SELECT item, content FROM {sql.schema}.new_items WHERE origin = {sql.parameter}"
             f" AND changed > {sql.parameter} ORDER BY item LIMIT {sql.parameter}"
@@ -258,16 +247,16 @@ class SqlStore(Store, Protocol):
             for origin in Origin:
                 rows = cursor.execute(query, (origin.value, since, limit))
                 found += [NewItem.from_json(item, content) for item, content in rows]  # the texts are not kept
-        return NewItemsRead(sorted(found, key=lambda item: item.id), revision, complete=since == 0)
+        return sorted(found, key=lambda item: item.id)
 
-    def _change_new_items(self, items: Sequence[str] | None, change: Change, limit: int = 0) -> NewItemsChanged:
+    def _change_new_items(self, items: Sequence[str] | None, change: Change, limit: int = 0) -> tuple[int, int]:
         with self._connections.transaction() as cursor:
             return self._change_rows(cursor, items, change, limit)
 
-    def _change_rows(self, cursor: Any, items: Sequence[str] | None, change: Change, limit: int = 0) -> NewItemsChanged:
+    def _change_rows(self, cursor: Any, items: Sequence[str] | None, change: Change, limit: int = 0) -> tuple[int, int]:
         """As `_change_new_items`, inside of a transaction."""
         sql = self.dialect
-        state, table = f"{sql.schema}.{sql.live}", f"{sql.schema}.new_items"
+        state, table = f"{sql.schema}.state", f"{sql.schema}.new_items"
         # First, since it is also the lock.
         revision = cursor.execute(f"SELECT items_revision FROM {state}{sql.lock}").fetchall()[0][0] + 1
         query = f"SELECT item, content FROM {table}"
@@ -292,4 +281,99 @@ class SqlStore(Store, Protocol):
         if changes:
             reset = f", items_reset = {revision}" if None in changes.values() else ""
             cursor.execute(f"UPDATE {state} SET items_revision = {revision}{reset}")
-        return NewItemsChanged(len(changes), left_out)
+        return len(changes), left_out
+
+    # The whole store: read at one moment, measured, pruned, restored
+
+    def _reading(self) -> AbstractContextManager[Any]:
+        """A cursor that sees one state of the database, without a time limit."""
+
+    def _count_bytes(self, cursor: Any) -> int:
+        """The size of all files or tables."""
+
+    @contextmanager
+    def snapshot(self) -> Iterator[Snapshot]:
+        schema = self.dialect.schema
+        with self._reading() as cursor:
+
+            def read(query: str, *parameters: object) -> list[tuple[Any, ...]]:
+                return list(cursor.execute(query, parameters).fetchall())
+
+            erasures = read(f"SELECT user_key, time FROM {schema}.erasures ORDER BY user_key")
+            yield Snapshot(
+                activations=self._read_log(read),
+                live=self._read_live(read),
+                new_items=[NewItem.from_json(*row) for row in read(f"SELECT item, content FROM {schema}.new_items")],
+                salt=self._salt(cursor),
+                erasures=[(str(key).replace("-", ""), moment) for key, moment in erasures],  # PostgreSQL returns UUIDs
+                events=self._read_pages(read),
+            )
+
+    def measure(self) -> StoreSize:
+        sql = self.dialect
+        per_customer = f"SELECT count(*) AS events FROM {sql.schema}.events GROUP BY {sql.user}"
+        with self._reading() as cursor:
+            query = f"SELECT coalesce(sum(events), 0), count(*) FROM ({per_customer}) AS customers"
+            ((events, customers),) = cursor.execute(query).fetchall()
+            origins = cursor.execute(f"SELECT origin, count(*) FROM {sql.schema}.new_items GROUP BY origin").fetchall()
+            return StoreSize(int(events), int(customers), self._count_bytes(cursor), dict(origins))
+
+    def prune_events(self, before: float, newest: int, *, dry_run: bool = False) -> Iterator[Pruned]:
+        sql = self.dialect
+        delete = f"DELETE FROM {sql.schema}.events WHERE {sql.user} = {sql.key} AND {sql.event} = {sql.key}"
+        last: tuple[Any, ...] = ()
+        while True:
+            after = f"{sql.user} > {sql.key}" if last else "true"
+            end = f"SELECT {sql.user} FROM {sql.schema}.events WHERE {after} ORDER BY {sql.user}"
+            until = tuple(self._page(f"{end} LIMIT 1 OFFSET {PRUNED_EVENTS}", *last)[:1])
+            upper = f"{sql.user} <= {sql.key}" if until else "true"
+            rank = f"row_number() OVER (PARTITION BY {sql.user} ORDER BY time DESC, item_id DESC) AS number"
+            ranked = f"SELECT {sql.user}, {sql.event}, time, {rank} FROM {sql.schema}.events WHERE {after} AND {upper}"
+            limits = f"number > {sql.parameter} AND time < {sql.parameter}"
+            bounds = (*last, *(until[0] if until else ()))
+            query = f"SELECT {sql.user}, {sql.event} FROM ({ranked}) AS ranked WHERE {limits}"
+            old = self._page(query, *bounds, newest, before)
+            removed = len(old)
+            if old and not dry_run:
+                with self._connections.transaction(LONG_SECONDS) as cursor:
+                    removed = _execute_many(cursor, delete, old)
+            yield Pruned(removed, len({customer for customer, _ in old}))
+            if not until:
+                return
+            last = until[0]
+
+    def find_restore(self) -> str | None:
+        ((backup,),) = self._rows(f"SELECT restoring FROM {self.dialect.schema}.state")
+        return None if backup is None else str(backup)
+
+    def begin_restore(self, backup: str, check: Callable[[], None]) -> None:
+        sql = self.dialect
+        mark = f"UPDATE {sql.schema}.state SET restoring = {sql.parameter} WHERE restoring IS NULL"
+        with self._connections.transaction() as cursor:
+            # First, since it is also the lock: what another restore has written is there when `check` reads.
+            if cursor.execute(mark, (backup,)).rowcount != 1:
+                raise StoreFault.RESTORING.error(store=self.url)
+            check()
+
+    def end_restore(
+        self, backup: str, salt: str | None, erasures: Sequence[Erasure], log: Sequence[Activation]
+    ) -> None:
+        sql = self.dialect
+        end = f"UPDATE {sql.schema}.state SET restoring = NULL WHERE restoring = {sql.parameter}"
+        record = f"INSERT INTO {sql.schema}.erasures (user_key, time) VALUES ({sql.key}, {sql.parameter})"
+        with self._connections.transaction(LONG_SECONDS) as cursor:
+            if cursor.execute(end, (backup,)).rowcount != 1:
+                raise StoreFault.RESTORE_ENDED.error(store=self.url)
+            for table in ("erasures", "activations"):
+                cursor.execute(f"DELETE FROM {sql.schema}.{table}")
+            if salt is not None:
+                cursor.execute(f"UPDATE {sql.schema}.privacy SET salt = {sql.parameter}", (salt,))
+            if erasures:
+                cursor.executemany(record, erasures)
+            for activation in log:
+                self._record(cursor, activation)
+
+
+def _execute_many(cursor: Any, statement: str, rows: Sequence[tuple[Any, ...]]) -> int:
+    """The number of rows changed. The module of SQLite returns a cursor that knows it; psycopg changes its own."""
+    return int((cursor.executemany(statement, rows) or cursor).rowcount)

@@ -1,4 +1,4 @@
-"""Connections to the SQLite file of a store that belong to the file that has the name now.
+"""Connections to the SQLite file of a store, one for each thread, that belong to the file that has the name now.
 
 An open connection keeps its file when that is moved, removed or replaced: it would write to a file that no one finds.
 So the identity of the file is compared before each use, and again after each commit before the call returns.
@@ -14,7 +14,7 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
@@ -22,13 +22,12 @@ from lorentzrec.serving.stores.faults import StoreFault, format_recent
 
 BUSY_SECONDS = 20.0
 """How long a write waits for the writes of other processes. Each takes milliseconds, so only a stuck one takes long."""
-MOST_ATTEMPTS = 5
 READ_ONLY = "the store is read-only: events, erasures, live items and new items are refused"
 
 logger = logging.getLogger("lorentzrec.serving")
 
 
-class _Place(NamedTuple):
+class _File(NamedTuple):
     """Which file has the name, and how it can be opened. No two files have one identity while one of them is open."""
 
     identity: tuple[int, int]
@@ -40,25 +39,27 @@ class _Place(NamedTuple):
 class _Connection(sqlite3.Connection):
     """A connection that knows which file it is open on."""
 
-    place: _Place
+    file: _File
     log: tuple[int, int] | None
     """The identity of the write-ahead log."""
+    thread: threading.Thread
+    uses: int = 0
+    """How often its thread uses it now, one use inside the other."""
 
 
 class SqliteConnections:
-    """Connections to one file by name, shared by all threads of a process."""
+    """Connections to one file by name. Uses inside one another, by one thread, have the same connection."""
 
     def __init__(self, path: Path, prepare: Callable[[sqlite3.Connection, bool], None]) -> None:
         """`prepare` is called with the first connection to a file, and whether that is writable."""
         self.path = path
         self._name, self._folder = str(path), str(path.parent)  # compared on every use: paths would be converted
         self._prepare = prepare
-        self._prepared: _Place | None = None
+        self._prepared: _File | None = None
         self._preparing = threading.Lock()
         self._lock = threading.Lock()
-        self._all: set[_Connection] = set()
-        weakref.finalize(self, _close_all, self._all)
-        self._idle: list[_Connection] = []
+        self._by_thread: dict[threading.Thread, _Connection] = {}
+        weakref.finalize(self, _close_all, self._by_thread)
         self._closed = False
         self._replaced: float | None = None
         # Threads queue here in turn; SQLite's own waiting, which is needed between processes, has no order.
@@ -76,13 +77,30 @@ class SqliteConnections:
 
     @contextmanager
     def statement(self) -> Iterator[_Connection]:
-        """A connection for reading that no other thread uses meanwhile. SQLite's errors become `StoreFault` errors."""
-        try:
-            connection = self._take()
+        """The connection of this thread, for reading. SQLite's errors become `StoreFault` errors."""
+        with self._explain_errors():
+            connection = self._find_or_connect()
             try:
                 yield connection
             finally:
-                self._give_back(connection)
+                with self._lock:
+                    connection.uses -= 1
+                    # One that could not roll back is of no more use.
+                    if connection.uses == 0 and (self._closed or connection.in_transaction):
+                        self._drop(connection)
+
+    @contextmanager
+    def session(self) -> Iterator[sqlite3.Connection]:
+        """A connection of its own, closed at the end: its thread may write meanwhile."""
+        with self._explain_errors(), closing(self._connect(self._identify())) as connection:
+            yield connection
+
+    @contextmanager
+    def _explain_errors(self) -> Iterator[None]:
+        if self._closed:
+            raise StoreFault.CLOSED.error(store=f"file:{self.path.parent}")
+        try:
+            yield
         except sqlite3.Error as error:
             fault = StoreFault.FILE_UNUSABLE if isinstance(error, sqlite3.OperationalError) else StoreFault.DAMAGED
             raise fault.error(store=self.path, reason=error) from error
@@ -119,40 +137,32 @@ class SqliteConnections:
     def close(self) -> None:
         with self._lock:
             self._closed = True
-            idle, self._idle = self._idle, []
-        self._shut(idle)
+            for connection in [one for one in self._by_thread.values() if not one.uses]:
+                self._drop(connection)
 
-    def _give_back(self, connection: _Connection) -> None:
+    def _find_or_connect(self) -> _Connection:
+        """The connection of this thread, if it is to the file that has the name now, or a new one."""
+        thread, file = threading.current_thread(), self._identify()
         with self._lock:
-            # One that could not roll back, or whose file was replaced meanwhile, is of no more use.
-            reusable = connection.place == self._prepared and not connection.in_transaction and not self._closed
-            if reusable:
-                self._idle.append(connection)
-        if not reusable:
-            self._shut([connection])
+            found = self._by_thread.get(thread)
+            if found is not None and (found.uses or found.file == file):
+                found.uses += 1
+                return found
+        connection = self._connect(file)
+        with self._lock:
+            # Only now: a file that is open keeps its identity from being given to another one.
+            for other in [*self._by_thread.values()]:
+                if not other.uses and (other.file != file or not other.thread.is_alive()):
+                    self._drop(other)
+            connection.uses = 1
+            self._by_thread[thread] = connection
+        return connection
 
-    def _take(self) -> _Connection:
-        """An idle connection to the file that has the name now, or a new one."""
-        for _ in range(MOST_ATTEMPTS):
-            if self._closed:
-                raise StoreFault.CLOSED.error(store=f"file:{self.path.parent}")
-            place = self._place()
-            with self._lock:
-                for connection in reversed(self._idle):
-                    if connection.place == place:
-                        self._idle.remove(connection)
-                        return connection
-            self._refuse_a_log_left_behind(place)
-            if (fresh := self._connect(place)) is not None:
-                # Only now: a file that is open keeps its identity from being given to another one.
-                with self._lock:
-                    stale = [other for other in self._idle if other.place != place]
-                    self._idle = [other for other in self._idle if other.place == place]
-                self._shut(stale)
-                return fresh
-        raise StoreFault.BUSY.error(store=self.path, reason="it is being replaced")
+    def _drop(self, connection: _Connection) -> None:
+        del self._by_thread[connection.thread]
+        connection.close()
 
-    def _place(self) -> _Place:
+    def _identify(self) -> _File:
         try:
             found = os.stat(self._name)  # noqa: PTH116, a path takes twice as long
         except (FileNotFoundError, NotADirectoryError):
@@ -163,12 +173,12 @@ class SqliteConnections:
             raise StoreFault.FILE_GONE.error(store=self.path)
         identity = (found.st_dev, found.st_ino)
         if os.access(self._name, os.W_OK) and os.access(self._folder, os.W_OK):
-            return _Place(identity, writable=True)
+            return _File(identity, writable=True)
         # SQLite reads a write-ahead log only with its index, and cannot make one here. Without any log the file is
         # complete; it is opened as one that does not change, and opened again when it has.
         log, index = Path(self._neighbour("-wal")), Path(self._neighbour("-shm"))
         alone = not log.exists() or (log.stat().st_size == 0 and not index.exists())
-        return _Place(identity, writable=False, frozen=(found.st_mtime_ns, found.st_size) if alone else None)
+        return _File(identity, writable=False, frozen=(found.st_mtime_ns, found.st_size) if alone else None)
 
     def _neighbour(self, suffix: str) -> str:
         """SQLite puts its further files next to the real file if the name is a link."""
@@ -183,23 +193,24 @@ class SqliteConnections:
 
     def _check(self, connection: _Connection) -> None:
         """The file that has the name is the one that this connection may write to."""
-        if not connection.place.writable:
+        if not connection.file.writable:
             raise StoreFault.READ_ONLY.error(store=self.path)
-        if self._place() != connection.place:
+        if self._identify() != connection.file:
             raise StoreFault.MOVED.error(store=self.path)
         if self._log() != connection.log:
             raise StoreFault.LOG_REMOVED.error(store=self.path)
 
-    def _refuse_a_log_left_behind(self, place: _Place) -> None:
+    def _refuse_log_left_behind(self, file: _File) -> None:
         """The log of the previous file does not fit another one: SQLite would mix the two without noticing."""
         log = self._log()
         with self._lock:
-            if log is not None and any(one.log == log and one.place.identity != place.identity for one in self._all):
+            others = [one for one in self._by_thread.values() if one.file.identity != file.identity]
+            if log is not None and log in [other.log for other in others]:
                 raise StoreFault.LOG_LEFT_BEHIND.error(store=self.path, name=self.path.name)
 
-    def _connect(self, place: _Place) -> _Connection | None:
-        """A new connection; None if another file took the name meanwhile."""
-        mode = "rw" if place.writable else "ro" if place.frozen is None else "ro&immutable=1"
+    def _connect(self, file: _File) -> _Connection:
+        self._refuse_log_left_behind(file)
+        mode = "rw" if file.writable else "ro" if file.frozen is None else "ro&immutable=1"
         connection = sqlite3.connect(
             f"{self.path.as_uri()}?mode={mode}",
             uri=True,
@@ -209,50 +220,42 @@ class SqliteConnections:
             factory=_Connection,
         )
         try:
-            if place.writable:
+            if file.writable:
                 _write_ahead(connection)
                 connection.execute("PRAGMA synchronous = FULL")
                 # What is deleted is overwritten; the default depends on how SQLite was compiled.
                 connection.execute("PRAGMA secure_delete = ON")
-            # In KiB, for each connection of each worker. Much more would not make a load of sorted events faster.
-            connection.execute("PRAGMA cache_size = -8192")
+            # In KiB, for each thread of each worker. More would not make a load of sorted events faster.
+            connection.execute("PRAGMA cache_size = -2048")
             connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()  # the log is opened by the first read
-            connection.place, connection.log = place, None if place.frozen else self._log()
-            if self._place() != place:
-                connection.close()
-                return None
+            connection.thread, connection.file = threading.current_thread(), file
+            connection.log = None if file.frozen else self._log()
+            if self._identify() != file:
+                raise StoreFault.BUSY.error(store=self.path, reason="it is being replaced")
             self._prepare_once(connection)
         except BaseException:
             connection.close()
             raise
-        with self._lock:
-            self._all.add(connection)
         return connection
 
     def _prepare_once(self, connection: _Connection) -> None:
         with self._preparing:
-            before, place = self._prepared, connection.place
-            if before == place:
+            before, file = self._prepared, connection.file
+            if before == file:
                 return
-            self._prepare(connection, place.writable)
-            self._prepared = place
-            if before is not None and before.identity != place.identity:
+            self._prepare(connection, file.writable)
+            self._prepared = file
+            if before is not None and before.identity != file.identity:
                 self._replaced = time.time()
                 logger.warning("%s was replaced by another file, which is in use now", self.path)
-            if not place.writable and (before is None or before.writable):
+            if not file.writable and (before is None or before.writable):
                 logger.warning("%s or its folder is not writable: %s", self.path, READ_ONLY)
-            if place.writable and before is not None and not before.writable:
+            if file.writable and before is not None and not before.writable:
                 logger.warning("%s is writable again", self.path)
 
-    def _shut(self, connections: list[_Connection]) -> None:
-        for connection in connections:
-            connection.close()
-        with self._lock:
-            self._all.difference_update(connections)
 
-
-def _close_all(connections: set[_Connection]) -> None:
-    for connection in connections:
+def _close_all(connections: dict[threading.Thread, _Connection]) -> None:
+    for connection in list(connections.values()):
         connection.close()
 
 

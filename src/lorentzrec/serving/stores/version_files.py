@@ -21,11 +21,11 @@ from typing import Any, Protocol
 import msgspec
 from msgspec import Struct
 
-from lorentzrec.atomic import MARKER, atomic_directory, checksum
+from lorentzrec.base.atomic import MARKER, atomic_directory, checksum
 from lorentzrec.errors import ArtifactError, InputError
 from lorentzrec.serving.stores.faults import StoreFault
 from lorentzrec.serving.stores.sqlite_connections import error_code
-from lorentzrec.serving.stores.store import check_name
+from lorentzrec.serving.stores.versions import check_name
 
 _FILE_NAME = re.compile(r"[0-9A-Za-z_][0-9A-Za-z._-]{0,127}")
 _LARGEST_MANIFEST = 1_000_000

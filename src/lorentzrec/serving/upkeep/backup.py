@@ -26,15 +26,18 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 
 from lorentzrec._version import __version__
-from lorentzrec.atomic import MARKER, atomic_directory, checksum
+from lorentzrec.base.atomic import MARKER, atomic_directory, checksum
+from lorentzrec.base.manifest import SEAL, FolderKind, write_manifest
 from lorentzrec.errors import ArtifactError, InputError, StoreBroken
-from lorentzrec.manifest import SEAL, FolderKind, write_manifest
-from lorentzrec.serving.stores.activations import Activation, find_standing
+from lorentzrec.serving.stores.activations import MAIN, Activation, find_arms, find_standing
 from lorentzrec.serving.stores.address import open_any_store
+from lorentzrec.serving.stores.catalogue import Catalogue, LiveItems
 from lorentzrec.serving.stores.faults import StoreFault
+from lorentzrec.serving.stores.histories import Event, EventPage, Histories
 from lorentzrec.serving.stores.new_items import NewItem
-from lorentzrec.serving.stores.store import Event, EventPage, LiveItems, Progress, Store
+from lorentzrec.serving.stores.store import Progress, Store
 from lorentzrec.serving.stores.version_files import ListedFile, read_manifest
+from lorentzrec.serving.stores.versions import Versions
 
 if TYPE_CHECKING:
     import polars as pl
@@ -42,7 +45,7 @@ if TYPE_CHECKING:
     from lorentzrec.serving.stores.snapshot import Snapshot
 
 BACKUP = FolderKind(
-    "lorentzrec-backup",
+    "lorentzrec backup",
     1,
     "backup",
     "use another backup",
@@ -98,7 +101,7 @@ def write_backup(store: Store, folder: Path, progress: Progress = lambda *_: Non
     return Written(manifest, left_out)
 
 
-def _copy_versions(store: Store, names: list[str], folder: Path, progress: Progress) -> dict[str, str]:
+def _copy_versions(store: Versions, names: list[str], folder: Path, progress: Progress) -> dict[str, str]:
     """Make `folder` hold these versions and no others; returns those that are damaged, with the reason."""
     for path in folder.iterdir():
         if path.name not in names:  # removed from the store since the last attempt, or a lock of `fetch`
@@ -244,7 +247,7 @@ def _refuse_content(store: Store) -> None:
         "a log of activations": store.activations(),
         "events": next(store.all_events(), None),
         "live items": store.live_items() != LiveItems(),
-        "new items": store.new_items().items,
+        "new items": store.new_items(),
     }
     with store.snapshot() as snapshot:
         found["erasures"] = snapshot.erasures
@@ -252,7 +255,7 @@ def _refuse_content(store: Store) -> None:
         raise StoreFault.NOT_EMPTY.error(store=store.url, content=", ".join(content))
 
 
-def _restore_events(store: Store, folder: Path, manifest: dict[str, Any], progress: Progress) -> None:
+def _restore_events(store: Histories, folder: Path, manifest: dict[str, Any], progress: Progress) -> None:
     import polars as pl
 
     done = 0
@@ -268,18 +271,25 @@ def _restore_events(store: Store, folder: Path, manifest: dict[str, Any], progre
         raise BACKUP.damaged(folder, f"it has {done:,} events, and its manifest {manifest['events']:,}")
 
 
-def _restore_new_items(store: Store, items: list[NewItem]) -> None:
+def _restore_new_items(store: Catalogue, items: list[NewItem]) -> None:
     for start in range(0, len(items), RESTORED_ITEMS):
         part = {item.id: item for item in items[start : start + RESTORED_ITEMS]}
         store._change_new_items(list(part), lambda found, part=part: part[found.id], sys.maxsize)  # type: ignore[misc]
 
 
 def _choose_log(log: list[Activation], versions: list[str]) -> list[Activation]:
-    """The log, with a last entry that has a version of the backup: the current one may have been damaged."""
-    if not log or log[-1].version in versions:
-        return log
-    standing = [name for name in find_standing(log) if name in versions]
-    if not standing:
-        return []
-    reason = f"restored: {log[-1].version} is not in the backup"
-    return [*log, Activation(standing[0], log[-1].time, reason)]
+    """The log, in which the last entry of each arm has a version of the backup: the current one may have been damaged.
+
+    An arm without such a version ends; without one of `main`, there is no log.
+    """
+    chosen = [*log]
+    for name, arm in find_arms(log).items():
+        if arm.version not in versions:
+            standing = [version for version in find_standing(log, name) if version in versions]
+            if name == MAIN and not standing:
+                return []
+            share = arm.share if standing and name != MAIN else None
+            reason = f"restored: {arm.version} is not in the backup"
+            version = standing[0] if standing else arm.version
+            chosen.append(Activation(version, log[-1].time, reason, arm=name, share=share))
+    return chosen

@@ -15,8 +15,9 @@ from lorentzrec.serving.stores.store import Store
 def describe_store(store: Store) -> dict[str, Any]:
     """Versions, activations, live items, new items, events, bytes and warnings, as JSON values."""
     state, log, live = store.state(), store.activations(), store.live_items()
-    standing, size = find_standing(log), store.measure()
-    warnings = [*store.notices, *([state.warning] if state.warning else [])]
+    live_now = {arm.version for arm in state.arms.values()}
+    standing, size = {name for arm in state.arms for name in find_standing(log, arm)}, store.measure()
+    warnings = [*store.notices, *state.warnings.values()]
     versions = []
     for name in store.versions():
         try:
@@ -27,11 +28,13 @@ def describe_store(store: Store) -> dict[str, Any]:
             described = {"created": None, "items": None, "bytes": None}
             warnings.append(f"the manifest of version {name} cannot be read: run lorentzrec store verify")
         activated = name in {entry.version for entry in log}
-        part = "current" if name == state.version else "earlier" if name in standing else "rejected"
-        versions.append({"name": name, "state": part if activated else "never live", **described})
+        part = "current" if name in live_now else "earlier" if name in standing else "rejected"
+        arms = [arm for arm, current in state.arms.items() if current.version == name]
+        versions.append({"name": name, "state": part if activated else "never live", "arms": arms, **described})
     return {
         "store": store.url,
         "version": state.version,
+        "arms": {name: arm._asdict() for name, arm in state.arms.items()},
         "versions": versions,
         "activations": [asdict(entry) for entry in log],
         "live_items": None if live.items is None else len(live.items),

@@ -10,10 +10,13 @@ from functools import partial
 import msgspec
 
 from lorentzrec.errors import LorentzrecError
+from lorentzrec.serving.stores.activations import find_arms
 from lorentzrec.serving.stores.faults import is_damage
+from lorentzrec.serving.stores.histories import Event, check_events
 from lorentzrec.serving.stores.snapshot import CheckedPart
-from lorentzrec.serving.stores.store import Event, Store, check_events
+from lorentzrec.serving.stores.store import Store
 from lorentzrec.serving.stores.version_files import Manifest
+from lorentzrec.serving.stores.versions import Versions
 from lorentzrec.serving.versions.version import VERSION
 
 PUBLISH = "publish the model again, or restore a backup"
@@ -54,7 +57,7 @@ def _name_damage(error: Exception) -> str:
     return " ".join(str(error).split()) or type(error).__name__
 
 
-def _check_version(store: Store, name: str) -> CheckedPart:
+def _check_version(store: Versions, name: str) -> CheckedPart:
     """Its seal, and every file against the size and checksum in its manifest."""
     damage = []
     content = store.fetch_manifest(name)
@@ -74,11 +77,12 @@ def _check_version(store: Store, name: str) -> CheckedPart:
     return CheckedPart(f"version {name}", f"{len(manifest.files)} files, {total:,} bytes", damage, PUBLISH)
 
 
-def _check_log(store: Store) -> CheckedPart:
+def _check_log(store: Versions) -> CheckedPart:
     log, names = store.activations(), store.versions()
-    # Read again: the version that was the current one may have been replaced and removed before the names were read.
-    lost = bool(log) and log[-1].version not in names and store.activations()[-1] == log[-1]
-    damage = [f"the current version {log[-1].version} is missing"] if lost else []
+    # Read again: a version that was a current one may have been replaced and removed before the names were read.
+    arms, again = find_arms(log), find_arms(store.activations())
+    lost = [(name, arm.version) for name, arm in arms.items() if arm.version not in names and again.get(name) == arm]
+    damage = [f"the current version {version} of arm {name} is missing" for name, version in lost]
     return CheckedPart("log of activations", f"{len(log):,} entries", damage, PUBLISH)
 
 

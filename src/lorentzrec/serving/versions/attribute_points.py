@@ -20,7 +20,7 @@ from lorentzrec.errors import ArtifactError, InputError
 from lorentzrec.model.artifact import point_arrays, write_arrays
 
 if TYPE_CHECKING:
-    from lorentzrec.model.composing import AttributePoints
+    from lorentzrec.points.composing import AttributePoints
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,10 +52,9 @@ class VersionAttributes:
 def write_attributes(path: Path, attributes: AttributePoints) -> None:
     """`path`: of both files, without suffix."""
     write_arrays(path.with_suffix(".safetensors"), point_arrays(attributes.points, attributes.history_points))
-    of_items = attributes.of_items
     described = {
-        "columns": [asdict(column) for column in of_items.columns],
-        "values": of_items.values.series.to_list(),
+        "columns": [asdict(column) for column in attributes.columns],
+        "values": attributes.values.series.to_list(),
     }
     path.with_suffix(".json").write_text(json.dumps(described))
 

@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 from lorentzrec.data.arrays import gather_groups, offsets_of
 from lorentzrec.data.interactions import Interactions
 from lorentzrec.data.vocabulary import UNKNOWN, Vocabulary
-from lorentzrec.model.ranking import History
+from lorentzrec.points.points import History
+from lorentzrec.points.ranking import Ranker
 from lorentzrec.serving.versions.version import Version
 
 OVERLAP_HISTORIES = 1_000
@@ -43,18 +44,16 @@ class VersionRecommender:
 
     @property
     def item_counts(self) -> NDArray[np.int64]:
-        return self.version.item_counts
+        return self.version.points.item_counts
 
     def score_histories(self, histories: Interactions, user_rows: NDArray[np.int64]) -> NDArray[np.float32]:
         """By the midpoint of the history, and by popularity without one: see `Model.score_histories`."""
-        ranker, given = self.version.ranker, histories.histories_of(user_rows)
+        points, given = self.version.points, histories.histories_of(user_rows)
         informed = np.diff(given.offsets) > 0
-        queries = np.zeros((len(user_rows), ranker.item_points.shape[1]))
+        queries = np.zeros((len(user_rows), points.item_points.shape[1]))
         if informed.any():
-            queries[informed] = ranker.queries(*histories.histories_of(user_rows[informed]))
-        scores = ranker.linear_scores(queries)
-        if ranker.memory is not None:
-            ranker.add_boosts(scores, queries, ranker.memory.boosts(*given))
+            queries[informed] = points.queries(*histories.histories_of(user_rows[informed]))
+        scores = Ranker(points).score_all(queries, *given)
         scores[~informed] = np.unique(self.item_counts, return_inverse=True)[1]
         return scores
 
@@ -114,6 +113,6 @@ def _rank(
     parts = np.split(item_rows, ends)
     part_weights = [None] * len(parts) if weights is None else np.split(weights, ends)
     histories = [History(*one) for one in zip(parts, part_weights, strict=True)]
-    queries = version.ranker.queries(item_rows, offsets, weights)
+    queries = version.points.queries(item_rows, offsets, weights)
     excluded = [np.unique(part) for part in parts]
-    return [rows for rows, _ in version.ranker.top_many(queries, k, excluded, allowed, histories=histories)]
+    return [rows for rows, _ in Ranker(version.points).top_many(queries, k, excluded, allowed, histories=histories)]

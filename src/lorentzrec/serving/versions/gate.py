@@ -19,7 +19,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from lorentzrec.counting import Count
+from lorentzrec.base.counting import Count
 from lorentzrec.data.interactions import Interactions
 from lorentzrec.errors import ConfigError, InputError, LorentzrecError
 from lorentzrec.serving.versions.comparison import VersionRecommender, measure_overlap, with_text_ids

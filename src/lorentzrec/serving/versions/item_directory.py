@@ -25,7 +25,7 @@ from urllib.parse import quote
 import numpy as np
 from numpy.typing import NDArray
 
-from lorentzrec.counting import Count
+from lorentzrec.base.counting import Count
 from lorentzrec.data.vocabulary import CONTROL_CHARACTERS, UNKNOWN
 from lorentzrec.errors import ArtifactError, InputError
 

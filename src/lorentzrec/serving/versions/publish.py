@@ -10,23 +10,16 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from lorentzrec.atomic import scratch_directory
+from lorentzrec.base.atomic import scratch_directory
 from lorentzrec.data.interactions import Interactions
-from lorentzrec.errors import ArtifactError, InputError, LorentzrecError
-from lorentzrec.reduction.disk_map import DiskMap, disk_map_of
-from lorentzrec.serving.stores.activations import find_standing
+from lorentzrec.errors import ArtifactError, InputError, LorentzrecError, WriteError
+from lorentzrec.maps.disk_map import DiskMap, disk_map_of
+from lorentzrec.serving.stores.activations import MAIN, check_arm, find_standing
 from lorentzrec.serving.stores.faults import StoreFault
-from lorentzrec.serving.stores.store import (
-    LONGEST_REASON,
-    Added,
-    Event,
-    Progress,
-    Store,
-    check_ids,
-    check_reason,
-    key_of,
-    usual_id,
-)
+from lorentzrec.serving.stores.histories import Added, Event, derive_event_id
+from lorentzrec.serving.stores.ids import check_ids, make_key
+from lorentzrec.serving.stores.store import Progress, Store
+from lorentzrec.serving.stores.versions import LONGEST_REASON, Versions, check_reason
 from lorentzrec.serving.versions.gate import (
     Candidates,
     HeldOutEvents,
@@ -69,7 +62,6 @@ def publish(
     *,
     items: pl.DataFrame | None = None,
     disk_map: DiskMap | bool | None = None,
-    twin: Model | None = None,
     histories: Interactions | None = None,
     keep: int = 3,
     index: bool = True,
@@ -78,9 +70,11 @@ def publish(
     held_out: HeldOutEvents | None = None,
     force: bool = False,
     reason: str = "published",
+    arm: str = MAIN,
+    share: float | None = None,
     progress: Progress = lambda *_: None,
 ) -> Published:
-    """Make `model` the current version of `store`.
+    """Make `model` the current version of an arm of `store`.
 
     It is written to a temporary folder, compared with the current version, uploaded, opened as a service would open it,
     and only then activated. A failure at any point leaves the current version as it was and removes what was uploaded;
@@ -90,7 +84,6 @@ def publish(
 
     items: a table with the column id and any of title, category, price and image.
     disk_map: the map of all items for the page; True makes it.
-    twin: another model of the same items, for comparison.
     histories: events to put into the store first, see `add_histories`.
     index: build one, if there are enough items for it to pay.
     event_weights: kind of event -> weight, so that events sent to the service weigh as in training.
@@ -99,8 +92,11 @@ def publish(
     held_out: events for the requirements of quality.
     force: publish a version that does not meet them. The reason in the log then names what was overridden.
     reason: for the log of activations.
+    arm: the first version of an arm other than `main` is compared with the current version of `main`.
+    share: see `Store.activate`.
     """
     requirements = parse_requirements(require)
+    check_arm(arm)
     if keep < 1:
         raise InputError(f"{keep} versions cannot be kept: keep 1 or more")
     check_reason(reason)
@@ -114,10 +110,9 @@ def publish(
             model,
             items=items,
             disk_map=disk_map or None,
-            twin=twin,
             index=index,
             event_weights=event_weights,
-            parent=store.state().version,
+            parent=store.state().find_version(arm),
             progress=progress,
         )
         name, total = str(manifest["name"]), sum(file["bytes"] for file in manifest["files"].values())
@@ -130,7 +125,7 @@ def publish(
 
         def compare() -> tuple[str | None, list[Result]]:
             progress("comparing with the current version", 0.0)
-            current, results = _compare(folder, store, scratch, requirements, model.histories, held_out)
+            current, results = _compare(folder, store, arm, scratch, requirements, model.histories, held_out)
             if (refusal := refuse(results, store.url)) is not None and not force:
                 raise refusal
             return current, results
@@ -141,7 +136,7 @@ def publish(
             progress("checking what was uploaded", 0.0)
             open_version(store.fetch(name, scratch / "fetched")).items.close()
             events = None if histories is None else add_histories(store, histories, progress)
-            while not _activate(store, name, _full_reason(reason, results), current):
+            while not _activate(store, name, _full_reason(reason, results), current, arm, share):
                 current, results = compare()  # another process has published meanwhile
         except BaseException:
             with suppress(LorentzrecError, OSError):  # if not even this works, the next publish removes it
@@ -161,15 +156,19 @@ def publish(
 def _compare(
     folder: Path,
     store: Store,
+    arm: str,
     scratch: Path,
     requirements: Sequence[Requirement],
     histories: Interactions | None,
     held_out: HeldOutEvents | None,
 ) -> tuple[str | None, list[Result]]:
-    """The current version, and what was found about each requirement of the version in `folder`."""
+    """The current version of the arm, and what was found about each requirement of the version in `folder`.
+
+    The first version of an arm is compared with the current version of `main`.
+    """
     with ExitStack() as opened:
-        current, version, absence = store.state().version, None, None
-        while current is not None:
+        state, version, absence = store.state(), None, None
+        while (current := state.find_version(arm) or state.version) is not None:
             try:
                 version = open_version(store.fetch(current, scratch / "current"))
                 opened.callback(version.items.close)
@@ -178,18 +177,19 @@ def _compare(
                 absence = str(error)
                 break
             except InputError as error:
-                before, current = current, store.state().version
-                if error.kind is not StoreFault.NO_VERSION or current == before:
+                before, state = state, store.state()
+                if error.kind is not StoreFault.NO_VERSION or state.arms == before.arms:
                     raise
         new = open_version(folder)
         opened.callback(new.items.close)
-        return current, check_requirements(requirements, Candidates(new, version, histories, held_out, absence))
+        candidates = Candidates(new, version, histories, held_out, absence)
+        return state.find_version(arm), check_requirements(requirements, candidates)
 
 
-def _activate(store: Store, name: str, reason: str, instead_of: str | None) -> bool:
-    """Activate a version; False if another version than `instead_of` is current by now."""
+def _activate(store: Versions, name: str, reason: str, instead_of: str | None, arm: str, share: float | None) -> bool:
+    """Activate a version; False if another version than `instead_of` is current in the arm by now."""
     try:
-        store.activate(name, reason, instead_of=instead_of)
+        store.activate(name, reason, instead_of=instead_of, arm=arm, share=share)
     except InputError as error:
         if error.kind is StoreFault.OTHER_CURRENT:
             return False
@@ -220,64 +220,78 @@ def _in_scratch(scratch: Path) -> Iterator[None]:
     """If the temporary folder cannot be written, report that it is this folder and not the store."""
     try:
         yield
-    except InputError as error:
-        if str(error).startswith(f"cannot write {scratch}"):
+    except WriteError as error:
+        if error.path.is_relative_to(scratch):
             raise InputError(f"{error} (the temporary folder, not the store: TMPDIR names another)") from error
         raise
 
 
-def prune(store: Store, keep: int) -> None:
-    """Remove the versions that were live, except for the current one and those live before it, `keep` in all.
+def prune(store: Versions, keep: int) -> None:
+    """Remove the versions that were live, except for the newest `keep` of each arm: the current one and earlier ones.
 
-    A version that a rollback has left is removed, too. It takes none of the places.
+    A version that a rollback has left does not count, and is removed. So are the versions of an arm that has ended.
     """
     log = store.activations()  # once: what another process activates from now on is not touched
     complete, activated = store.versions(), {entry.version for entry in log}
-    kept = [name for name in find_standing(log) if name in complete][:keep]
+    kept: set[str] = set()
+    for arm in {entry.arm for entry in log}:
+        kept.update([name for name in find_standing(log, arm) if name in complete][:keep])
+
+    def is_live(name: str) -> bool:
+        return name in [arm.version for arm in store.state().arms.values()]
+
     for old in complete:
-        if old in activated and old not in kept and old != store.state().version:
+        if old in activated and old not in kept and not is_live(old):
             try:
                 store.discard(old)
             except InputError:
                 # Another process may have removed it, or activated it.
-                if old in store.versions() and old != store.state().version:
+                if old in store.versions() and not is_live(old):
                     raise
 
 
-def rollback(store: Store, name: str | None = None, *, reason: str | None = None) -> str:
-    """Activate the version that was live before the current one, or the version `name`; returns its name.
+def rollback(store: Versions, name: str | None = None, *, arm: str = MAIN, reason: str | None = None) -> str:
+    """Activate the version that was live in an arm before its current one, or the version `name`; returns its name.
 
     The current version is rejected: no later rollback returns to it, unless by its name. So are the versions that
     became live between the two. If the current version has vanished from the store, the one used in its place is made
-    the current one.
+    the current one. The share of the arm stays.
     """
     state = store.state()
-    if state.warning is not None and state.version is not None and name in (None, state.version):
-        store.activate(state.version, reason or "restored: the current version had vanished")
-        return state.version
-    name = _find_earlier(store, state.version) if name is None else _check_was_live(store, state.version, name)
-    store.roll_back(name, reason or f"rolled back from {state.version}", instead_of=str(state.version))
+    current = state.find_version(check_arm(arm))
+    if current is None and arm != MAIN:
+        raise StoreFault.NO_ARM.error(store=store.url, arm=arm, arms=", ".join(state.arms) or "none")
+    if arm in state.warnings and current is not None and name in (None, current):
+        store.activate(current, reason or "restored: the current version had vanished", arm=arm)
+        return current
+    name = _find_earlier(store, arm, current) if name is None else _check_was_live(store, arm, current, name)
+    store.roll_back(name, reason or f"rolled back from {current}", instead_of=str(current), arm=arm)
     return name
 
 
-def _find_earlier(store: Store, current: str | None) -> str:
-    if older := [name for name in store.standing_versions() if name != current]:
+def _find_earlier(store: Versions, arm: str, current: str | None) -> str:
+    if older := [name for name in store.standing_versions(arm) if name != current]:
         return older[0]
-    line = f"{store.url} holds no version that was live before {current or 'the first'}"
-    if rejected := [name for name in store.live_versions(store.activations()) if name != current]:
+    line = f"{store.url} holds no version that was live{_in_arm(arm)} before {current or 'the first'}"
+    if rejected := [name for name in store.live_versions(store.activations(), arm) if name != current]:
         line += f" and was not rolled back (rolled back: {', '.join(rejected)})"
     raise InputError(f"{line}: publish one{', or name one of these' if rejected else ' instead'}")
 
 
-def _check_was_live(store: Store, current: str | None, name: str) -> str:
+def _check_was_live(store: Versions, arm: str, current: str | None, name: str) -> str:
     if current == name:
-        raise InputError(f"{name} is the current version of {store.url} already: name another")
-    if name not in (live := store.live_versions(store.activations())):
+        raise InputError(f"{name} is the current version of {store.url}{_in_arm(arm)} already: name another")
+    if name not in (live := store.live_versions(store.activations(), arm)):
         others = ", ".join(other for other in live if other != current) or "none"
         raise InputError(
-            f"{store.url} holds no version {name!r} that was live (those that were: {others}): name another"
+            f"{store.url} holds no version {name!r} that was live{_in_arm(arm)} (those that were: {others}): "
+            "name another"
         )
     return name
+
+
+def _in_arm(arm: str) -> str:
+    return "" if arm == MAIN else f" in arm {arm}"
 
 
 def add_histories(store: Store, histories: Interactions, progress: Progress = lambda *_: None) -> Added:
@@ -307,5 +321,5 @@ def _events(histories: Interactions) -> Iterator[Event]:
         for item, time, weight in zip(items, times, weights, strict=True):
             number = str(counts[item])
             counts[item] += 1
-            id = key_of("without time", item, number) if histories.times is None else usual_id(item, time)
+            id = make_key("without time", item, number) if histories.times is None else derive_event_id(item, time)
             yield Event(str(user), item, float(time), id, weight)

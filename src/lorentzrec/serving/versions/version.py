@@ -3,9 +3,7 @@
     manifest.json        its format and name, and size and checksum of every other file
     points.safetensors   item_points; history_points if separate; item_counts; category_codes; map where there is one
     memory.safetensors   offsets, columns and values of the memory, if the model has one
-    twin.safetensors     item_points and history_points of another model of the same items, in the same rows; optional
-    twin-memory.safetensors  its memory, if it has one
-    attributes.*         see `attribute_points`; and twin-attributes.*
+    attributes.*         see `attribute_points`, if the model has attributes
     items.sqlite         see `item_directory`
     index.faiss          see `index`; only where there are many items
 
@@ -27,15 +25,16 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from lorentzrec._version import __version__
-from lorentzrec.atomic import atomic_directory, checksum
+from lorentzrec.base.atomic import atomic_directory, checksum
+from lorentzrec.base.manifest import FolderKind, write_manifest
+from lorentzrec.data.vocabulary import Vocabulary
 from lorentzrec.errors import ArtifactError, InputError, LorentzrecError
-from lorentzrec.manifest import FolderKind, Shape, write_manifest
 from lorentzrec.model.artifact import (
     MEMORY_ENTRY,
     check_points,
@@ -45,9 +44,8 @@ from lorentzrec.model.artifact import (
     read_memory,
     write_arrays,
 )
-from lorentzrec.model.ranking import Ranker
-from lorentzrec.serving.versions.attribute_points import VersionAttributes, read_attributes, write_attributes
-from lorentzrec.serving.versions.index import (
+from lorentzrec.points.composing import AttributePoints
+from lorentzrec.points.index import (
     EXTRA,
     INDEX,
     INDEXED_ITEMS,
@@ -57,27 +55,27 @@ from lorentzrec.serving.versions.index import (
     open_index,
     sample_queries,
 )
+from lorentzrec.points.points import Points
+from lorentzrec.points.space import Space
+from lorentzrec.serving.versions.attribute_points import VersionAttributes, read_attributes, write_attributes
 from lorentzrec.serving.versions.item_directory import ItemDirectory, describe_items, write_item_directory
 
 if TYPE_CHECKING:
     import polars as pl
 
+    from lorentzrec.maps.disk_map import DiskMap
     from lorentzrec.model.model import Model
-    from lorentzrec.reduction.disk_map import DiskMap
 
-_SPACE_ENTRIES: dict[Any, Shape] = {
-    "geometry": ("hyperboloid", "euclidean"),
-    "score": ("inner", "distance"),
-    "recency": lambda value: type(value) in (int, float) and 0 < value <= 1,
-    "memory": (MEMORY_ENTRY, None),
-}
 VERSION = FolderKind(
-    "lorentzrec-version",
+    "lorentzrec version",
     1,
     "version",
     "publish the model again",
     {
-        **_SPACE_ENTRIES,
+        "geometry": ("hyperboloid", "euclidean"),
+        "score": ("inner", "distance"),
+        "recency": lambda value: type(value) in (int, float) and 0 < value <= 1,
+        "memory": (MEMORY_ENTRY, None),
         "name": str,
         "created": str,
         "model": {"model": ("asymmetric", "symmetric")},
@@ -89,11 +87,13 @@ VERSION = FolderKind(
         "files": {...: {"sha256": str, "bytes": int}},
         "index": ({"kind": str, "probes": int, "recall": float}, None),
         "map": ({"method": str}, None),
-        "twin": (_SPACE_ENTRIES, None),
         "event_weights": ({...: lambda value: type(value) in (int, float) and 0 < value < math.inf}, None),
         "notes": ([str], None),
     },
 )
+POINTS = "points.safetensors"
+MEMORY = "memory.safetensors"
+ATTRIBUTES = "attributes.json"
 ITEMS = "items.sqlite"
 READ_BYTES = 64 * 2**20
 """Files of up to this size are copied before use, so that truncating them does no harm; larger ones are mapped."""
@@ -105,36 +105,20 @@ SPACE = ("geometry", "score", "recency")
 logger = logging.getLogger("lorentzrec.serving")
 
 
-class _Files(NamedTuple):
-    """The names of the files of a model."""
-
-    points: str
-    memory: str
-    attributes: str
-    """Without suffix."""
-
-
-OWN = _Files("points.safetensors", "memory.safetensors", "attributes")
-TWIN = _Files("twin.safetensors", "twin-memory.safetensors", "twin-attributes")
-
-
 @dataclass(frozen=True, eq=False)
 class Version:
     """An opened version. Immutable, and safe to use from many threads."""
 
     folder: Path
     manifest: dict[str, Any]
-    ranker: Ranker
-    twin_ranker: Ranker | None
+    points: Points
     items: ItemDirectory
-    item_counts: NDArray[np.int64]
     category_codes: NDArray[np.int32]
     """The index of each item's category in `categories`; -1 for none."""
     map: NDArray[np.float32] | None
     """The position of each item in the Poincaré disk."""
     index: Index | None = None
     attributes: VersionAttributes | None = None
-    twin_attributes: VersionAttributes | None = None
     notes: tuple[str, ...] = ()
     """For the operator of a service."""
 
@@ -164,7 +148,6 @@ def write_version(
     *,
     items: pl.DataFrame | None = None,
     disk_map: DiskMap | None = None,
-    twin: Model | None = None,
     index: bool = True,
     event_weights: Mapping[str, float] | None = None,
     parent: str | None = None,
@@ -174,7 +157,6 @@ def write_version(
 
     items: a table with the column id and any of title, category, price and image.
     disk_map: a position in the Poincaré disk for each item.
-    twin: another model of the same items, for comparison.
     index: build one, if there are enough items for it to pay.
     event_weights: kind of event -> weight, as the model's data were prepared with.
     parent: the version that is current now.
@@ -184,19 +166,17 @@ def write_version(
     arrays: dict[str, NDArray[Any]] = {"item_counts": model.item_counts, "category_codes": codes}
     if disk_map is not None:
         arrays["map"] = _checked_map(disk_map.coordinates, len(model.items))
-    rows = None if twin is None else _rows_of_twin(model, twin)
     created = datetime.now(UTC)
     with atomic_directory(folder) as partial:
-        described = _write_model(partial, OWN, model, arrays)
-        described_twin = None if twin is None else _write_model(partial, TWIN, twin, {}, rows)
+        described = _write_model(partial, model, arrays)
         progress("writing the item directory", 0.0)
         write_item_directory(partial / ITEMS, table, categories)
         described_index: dict[str, Any] | None = None
         if index and len(model.items) >= INDEXED_ITEMS:
             if is_installed():
                 progress("building the index", 0.0)
-                queries = sample_queries(model.ranker, model.histories)
-                described_index = build_index(model.ranker, queries, partial / INDEX)
+                queries = sample_queries(model.points, model.histories)
+                described_index = build_index(model.points, queries, partial / INDEX)
             else:
                 notes.append(f"{len(model.items):,} items are ranked exactly, not by an index: {EXTRA}, publish again")
         manifest = {
@@ -222,7 +202,6 @@ def write_version(
             },
             "index": described_index,
             "map": disk_map and {"method": disk_map.method, "kept": disk_map.kept},
-            "twin": described_twin,
             "event_weights": dict(event_weights or {}),
             "notes": notes,
         }
@@ -250,32 +229,28 @@ def open_version(folder: Path, *, copies: Path | None = None) -> Version:
 
 def _open_version(folder: Path, copies: Path | None) -> Version:
     manifest = VERSION.read(folder)
-    arrays, ranker, attributes = _read_model(folder, OWN, manifest, copies)
-    twin = _read_model(folder, TWIN, manifest, copies) if manifest["twin"] else None
+    arrays, points, attributes = _read_model(folder, manifest, copies)
     items, count = ItemDirectory(folder / ITEMS), manifest["items"]
     if len(items) != count:
         raise VERSION.damaged(folder / ITEMS, f"it has {len(items)} items and the manifest {count}")
     codes = arrays["category_codes"]
     if count and not -1 <= codes.min() <= codes.max() < len(items.categories):
-        raise VERSION.damaged(folder / OWN.points, f"a category is outside of the {len(items.categories)} in {ITEMS}")
+        raise VERSION.damaged(folder / POINTS, f"a category is outside of the {len(items.categories)} in {ITEMS}")
     index: Index | None = None
     notes: tuple[str, ...] = ()
     if manifest["index"] is not None and is_installed():
-        index = open_index(folder / INDEX, manifest["index"], count, mapped=_is_mapped(folder / INDEX))
+        index = open_index(folder / INDEX, manifest["index"], points, mapped=_is_mapped(folder / INDEX))
     elif manifest["index"] is not None:
         notes = (f"version {manifest['name']} has an index, but items are ranked exactly without faiss: {EXTRA}",)
     return Version(
         folder=folder,
         manifest=manifest,
-        ranker=ranker,
-        twin_ranker=twin and twin[1],
+        points=points,
         items=items,
-        item_counts=arrays["item_counts"],
         category_codes=codes,
         map=arrays.get("map"),
         index=index,
         attributes=attributes,
-        twin_attributes=twin and twin[2],
         notes=notes,
     )
 
@@ -329,8 +304,8 @@ def _is_mapped(path: Path) -> bool:
     return path.stat().st_size > READ_BYTES
 
 
-def _check_arrays(path: Path, arrays: Mapping[str, NDArray[Any]], count: int, width: int, required: set[str]) -> None:
-    """Check the arrays of `count` items with points of `width` coordinates; those not in `required` are optional."""
+def _check_arrays(path: Path, arrays: Mapping[str, NDArray[Any]], count: int, width: int) -> None:
+    """Check the arrays of `count` items with points of `width` coordinates."""
     expected = {
         "item_points": ("<f4", (count, width)),
         "history_points": ("<f4", (count, width)),
@@ -340,73 +315,62 @@ def _check_arrays(path: Path, arrays: Mapping[str, NDArray[Any]], count: int, wi
     }
     for name, (dtype, shape) in expected.items():
         array = arrays.get(name)
-        missing = array is None and name in required
+        missing = array is None and name not in ("history_points", "map")
         if missing or (array is not None and (array.dtype, array.shape) != (np.dtype(dtype), shape)):
             raise VERSION.damaged(path, f"{name} is not {dtype} {shape}")
 
 
-def _write_model(
-    folder: Path,
-    files: _Files,
-    model: Model,
-    further: Mapping[str, NDArray[Any]],
-    rows: NDArray[np.int64] | None = None,
-) -> dict[str, Any]:
-    """Write what ranks and places items, with `further` arrays, and return its description.
-
-    rows: the order of the items, if another than that of the model.
-    """
+def _write_model(folder: Path, model: Model, further: Mapping[str, NDArray[Any]]) -> dict[str, Any]:
+    """Write what ranks and places items, with `further` arrays, and return its description."""
     arrays = point_arrays(model.item_points, model.history_points, "item_points")
     for name, points in arrays.items():
         check_points(Path("the model"), name, points, model.config.geometry == "hyperboloid")
-    ordered = arrays if rows is None else {name: points[rows] for name, points in arrays.items()}
-    write_arrays(folder / files.points, {**ordered, **further})
+    write_arrays(folder / POINTS, {**arrays, **further})
     described = {name: getattr(model.config, name) for name in SPACE}
     if model.memory is not None:
         described["memory"] = describe_memory(model.memory)
-        memory = model.memory if rows is None else model.memory.take(rows)
-        write_arrays(folder / files.memory, memory_arrays(memory))
+        write_arrays(folder / MEMORY, memory_arrays(model.memory))
     if model.attributes is not None:
-        write_attributes(folder / files.attributes, model.attributes)
+        write_attributes((folder / ATTRIBUTES).with_suffix(""), model.attributes)
     return described
 
 
 def _read_model(
-    folder: Path, files: _Files, manifest: Mapping[str, Any], copies: Path | None
-) -> tuple[dict[str, NDArray[Any]], Ranker, VersionAttributes | None]:
+    folder: Path, manifest: Mapping[str, Any], copies: Path | None
+) -> tuple[dict[str, NDArray[Any]], Points, VersionAttributes | None]:
     """What `_write_model` wrote: the arrays next to the points, and what ranks and places items."""
-    arrays = read_arrays(folder / files.points, copies)
-    if files is TWIN:
-        described, width, required = manifest["twin"], arrays["item_points"].shape[-1], {"item_points"}
-    else:
-        described, width = manifest, manifest["dimension"] + (manifest["geometry"] == "hyperboloid")
-        required = {"item_points", "item_counts", "category_codes"}
-    count = manifest["items"]
-    _check_arrays(folder / files.points, arrays, count, width, required)
+    arrays, count = read_arrays(folder / POINTS, copies), manifest["items"]
+    width = manifest["dimension"] + (manifest["geometry"] == "hyperboloid")
+    _check_arrays(folder / POINTS, arrays, count, width)
     memory = None
-    if described.get("memory"):  # versions of 0.1 have none
-        memory = read_memory(read_arrays(folder / files.memory, copies), described["memory"])
+    if manifest.get("memory"):  # versions of 0.1 have none
+        memory = read_memory(read_arrays(folder / MEMORY, copies), manifest["memory"])
         if memory.item_count != count:
-            raise VERSION.damaged(folder / files.memory, f"it has {memory.item_count} items and the manifest {count}")
-    points = arrays.pop("item_points"), arrays.pop("history_points", None)
-    ranker = Ranker(*points, **{name: described[name] for name in SPACE}, memory=memory)
+            raise VERSION.damaged(folder / MEMORY, f"it has {memory.item_count} items and the manifest {count}")
     attributes = None
-    if (values := folder / f"{files.attributes}.json").name in manifest["files"]:  # nor these
+    if ATTRIBUTES in manifest["files"]:  # nor these
+        values = folder / ATTRIBUTES
         attributes = read_attributes(values, read_arrays(values.with_suffix(".safetensors"), copies), width)
-    return arrays, ranker, attributes
-
-
-def _rows_of_twin(model: Model, twin: Model) -> NDArray[np.int64] | None:
-    """The rows of the items of `model` in its twin; None if they are the same."""
-    if twin.items == model.items:
-        return None
-    rows = twin.items.rows(model.items.series)
-    if len(twin.items) != len(model.items) or rows.min() < 0:
-        raise InputError(
-            f"the twin has other items than the model ({int((rows >= 0).sum()):,} of {len(rows):,} in common): "
-            "train both on the same data"
-        )
-    return rows
+    item_points = arrays.pop("item_points")
+    points = Points(
+        item_points,
+        arrays.pop("history_points", item_points),
+        arrays["item_counts"],
+        Space(*(manifest[name] for name in SPACE)),
+        memory,
+        None
+        if attributes is None
+        else AttributePoints(
+            Vocabulary([*attributes.rows], name="attribute"),
+            tuple(attributes.columns.values()),
+            np.zeros(count + 1, np.int64),
+            np.empty(0, np.int32),
+            attributes.points,
+            attributes.history_points,
+            manifest["model"]["attribute_weight"],
+        ),
+    )
+    return arrays, points, attributes
 
 
 def _checked_map(disk_map: NDArray[np.float32], count: int) -> NDArray[np.float32]:

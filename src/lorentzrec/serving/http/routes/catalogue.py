@@ -15,6 +15,7 @@ from litestar.params import JSONBody
 
 from lorentzrec.errors import InputError
 from lorentzrec.serving.http.messages import (
+    ArmInformation,
     ItemResponse,
     ItemsResponse,
     LiveItemsChange,
@@ -37,10 +38,13 @@ from lorentzrec.serving.http.messages import (
 )
 from lorentzrec.serving.http.problems import READING, READING_ITEM, WITH_BODY, ServiceProblem, describe_problems
 from lorentzrec.serving.http.requests import ItemInPath, StrictRequest, TheWorker, Worker, decode_id
-from lorentzrec.serving.recommending.recommender import UnknownItem
+from lorentzrec.serving.stores.activations import MAIN
+from lorentzrec.serving.stores.catalogue import SPARE_LIVE_IDS, LiveCounts, LiveItems
 from lorentzrec.serving.stores.live_doubts import MANY, Catalogue, doubt_change, doubt_list
-from lorentzrec.serving.stores.new_items import ItemDetails, Origin
-from lorentzrec.serving.stores.store import SPARE_LIVE_IDS, LiveCounts, LiveItems, Store
+from lorentzrec.serving.stores.new_items import NewItem, Origin
+from lorentzrec.serving.stores.store import Store
+from lorentzrec.serving.worker.new_items import can_be_placed
+from lorentzrec.serving.worker.recommender import UnknownItem
 
 NOT_MODIFIED = ResponseSpec(None, generate_examples=False, description="The version is still the one of If-None-Match.")
 LIVE_SECONDS = 8.0
@@ -106,15 +110,14 @@ def describe_item(item: ItemInPath, data: JSONBody[NewItemRequest], worker: TheW
             f"the model of version {version.name} was trained without attributes: send `like`, or publish a model that "
             "was trained with them"
         )
-    values, unknown = ([], 0) if version.attributes is None else version.attributes.rows_of(attributes)
-    details = ItemDetails(data.title, data.category, data.price, data.image, like, attributes)
-    if not worker.store.call(lambda store: store.describe_item(id, details, limit=new_items.limit), writes=True):
+    unknown = 0 if version.attributes is None else version.attributes.rows_of(attributes)[1]
+    new = NewItem(id, Origin.PUT, data.title, data.category, data.price, data.image, like, attributes)
+    if not worker.store.call(lambda store: store.describe_item(new, limit=new_items.limit), writes=True):
         worker.metrics.new_items_left_out.inc()
         raise ServiceProblem(new_items.describe_full(Origin.PUT), 409, "too-many-new-items")
-    worker.versions.nudge()
-    known = sum(other >= 0 for other in rows)
-    placed = bool(known or values or data.category in version.categories)
-    return NewItemResponse(id, placed, len(like) - known, unknown, version.name)
+    worker.versions.poll_now()
+    placed = can_be_placed(version, new)
+    return NewItemResponse(id, placed, sum(other < 0 for other in rows), unknown, version.name)
 
 
 def _text_of(value: str | float | Sequence[str]) -> str:
@@ -133,7 +136,7 @@ def remove_item(item: ItemInPath, worker: TheWorker) -> NewItemRemoved:
     id = decode_id(item)
     if not worker.store.call(lambda store: store.remove_new_items([id]), writes=True):
         raise ServiceProblem(f"the item {id!r} is not a new item of the store: check the id", 404, "unknown-item")
-    worker.versions.nudge()
+    worker.versions.poll_now()
     return NewItemRemoved(id, worker.versions.name)
 
 
@@ -149,7 +152,7 @@ def remove_items(request: StrictRequest[NewItemsQuery], worker: TheWorker) -> Ne
     for part in parts:  # each has a deadline of its own: together they may take longer than one write should
         remove = partial(Store.remove_new_items, items=part, origin=origin, fewer_than=fewer_than)
         removed += worker.store.call(remove, writes=True, seconds=REMOVAL_SECONDS)
-    worker.versions.nudge()
+    worker.versions.poll_now()
     return NewItemsRemoved(removed, worker.versions.name)
 
 
@@ -220,7 +223,7 @@ def change_live_items(data: JSONBody[LiveItemsChange], worker: TheWorker) -> Liv
 
 
 def _report_change(worker: Worker, counts: LiveCounts, ids: Sequence[str]) -> LiveItemsChanged:
-    worker.versions.nudge()
+    worker.versions.poll_now()
     version = worker.versions.version
     unknown = len(ids) if version is None else int((version.items.rows(ids) < 0).sum())
     return LiveItemsChanged(counts.live, unknown, version.name if version else None, counts.removed)
@@ -229,16 +232,21 @@ def _report_change(worker: Worker, counts: LiveCounts, ids: Sequence[str]) -> Li
 @get("/model", sync_to_thread=False, responses=READING)
 def get_model(worker: TheWorker) -> ModelInformation:
     """The version in use."""
-    recommender = worker.versions.recommender
-    version = recommender.version
+    recommender, state = worker.versions.recommender, worker.versions.state
+    version, arms = recommender.version, []
+    for name, arm in state.arms.items():
+        used = recommender if name == MAIN else state.others.get(name)
+        manifest = {} if used is None else used.version.manifest
+        described = (manifest.get(entry) for entry in ("name", "geometry", "score"))
+        arms.append(ArmInformation(name, arm.share, *described))
     copied = ("items", "geometry", "dimension", "score", "recency", "metrics", "map")
     return ModelInformation(
         **{name: version.manifest[name] for name in copied},
         model=version.name,
-        twin=version.twin_ranker is not None,
         categories=version.categories,
         live=recommender.live_count,
-        new_items=len(recommender.new_items.points),
+        new_items=recommender.new_items.placed_count,
+        arms=arms,
     )
 
 
@@ -254,7 +262,7 @@ def get_map(worker: TheWorker, request: StrictRequest[NoQuery]) -> Response[byte
     headers = {"ETag": f'"{version.name}"', "X-Items": str(len(version.map)), "Cache-Control": "private, no-cache"}
     if headers["ETag"] in request.headers.get("if-none-match", ""):
         return Response(b"", status_code=304, headers=headers)
-    parts = (version.map.astype("<f4"), version.category_codes.astype("<i4"), version.item_counts.astype("<f4"))
+    parts = (version.map.astype("<f4"), version.category_codes.astype("<i4"), version.points.item_counts.astype("<f4"))
     return Response(b"".join(part.tobytes() for part in parts), headers=headers)
 
 

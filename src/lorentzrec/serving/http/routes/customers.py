@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
+from functools import partial
 from secrets import token_hex
 
 from litestar import delete, get, post
@@ -21,7 +22,7 @@ from lorentzrec.serving.http.messages import (
 )
 from lorentzrec.serving.http.problems import READING, WITH_BODY, NotReady
 from lorentzrec.serving.http.requests import StrictRequest, TheWorker, UserInPath, Worker, decode_id
-from lorentzrec.serving.stores.store import Event, usual_id
+from lorentzrec.serving.stores.histories import Event, derive_event_id
 
 STEP_SECONDS = 1e-6
 """Between events of one request that have no time: the smallest step that seconds since 1970 distinguish."""
@@ -31,13 +32,17 @@ ERASURE_SECONDS = 8.0
 """Files are rewritten, which waits for their readers."""
 
 
-@post("/events", status_code=200, sync_to_thread=True, opt={"writes": True}, responses=WITH_BODY)
-def add_events(data: JSONBody[EventsRequest], worker: TheWorker) -> EventsResponse:
+@post("/events", status_code=200, opt={"writes": True}, responses=WITH_BODY)
+async def add_events(data: JSONBody[EventsRequest], worker: TheWorker) -> EventsResponse:
     """Store events. A 200 means that they are durable; after a 503 they may not be: send them again, same ids.
 
     Order does not matter, since a history is ordered by time; only events without a time happen now, in the order in
     which they are sent. An event sent twice under one id counts once, and so does an item at one time under two ids.
     """
+    return await worker.threads.run(0, partial(_add_events, data, worker))
+
+
+def _add_events(data: EventsRequest, worker: Worker) -> EventsResponse:
     now, version = time.time(), worker.versions.version
     weights = worker.versions.event_weights(version)
     if not weights and version is None and any(event.kind is not None for event in data.all()):
@@ -60,17 +65,17 @@ def _note_customers(worker: Worker, events: Sequence[Event], seconds: float) -> 
     new_items = worker.versions.new_items
     customers = new_items.missing_customers((event.item, event.user) for event in events)
     if customers:
-        noted = worker.store.call(
+        _, left_out = worker.store.call(
             lambda store: store.note_customers(customers, limit=new_items.limit), writes=True, seconds=seconds
         )
-        worker.metrics.new_items_left_out.inc(noted.left_out)
-        worker.versions.nudge()
+        worker.metrics.new_items_left_out.inc(left_out)
+        worker.versions.poll_now()
 
 
 def _to_event(event: NewEvent, now: float, weights: Mapping[str, float]) -> Event:
     """A stored event: with an id, a time and a weight."""
     item, weight = str(event.item), event.weight or 1.0
-    usual = token_hex(12) if event.seconds is None else usual_id(item, event.seconds)
+    usual = token_hex(12) if event.seconds is None else derive_event_id(item, event.seconds)
     id = usual if event.id is None else str(event.id)
     if event.kind is not None:
         if event.kind not in weights:

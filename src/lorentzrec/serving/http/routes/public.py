@@ -14,7 +14,7 @@ from lorentzrec.serving.http.documentation import documentation_page, exact_docu
 from lorentzrec.serving.http.messages import Liveness, Readiness
 from lorentzrec.serving.http.problems import PROBING, NotReady
 from lorentzrec.serving.http.requests import TheWorker
-from lorentzrec.serving.http.worker_records import describe_hung, find_hung, find_problems, merge_warnings
+from lorentzrec.serving.worker.worker_records import describe_hung, find_hung, find_problems, merge_warnings
 
 PAGE_HEADERS = {
     # Browsers check each time whether a file has changed: after an update, no page runs old scripts.

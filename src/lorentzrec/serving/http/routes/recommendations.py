@@ -12,32 +12,34 @@ from litestar.params import JSONBody
 from msgspec.structs import asdict
 
 from lorentzrec.errors import RecordDamaged, StoreUnavailable
-from lorentzrec.model.fallbacks import render_fallbacks
+from lorentzrec.points.fallbacks import render_fallbacks
 from lorentzrec.serving.http.messages import BasketRequest, RecommendRequest, RecommendResponse
-from lorentzrec.serving.http.problems import READING, READING_ITEM, STORE_UNAVAILABLE, WITH_BODY
+from lorentzrec.serving.http.problems import READING_ITEM, WITH_BODY
 from lorentzrec.serving.http.requests import ItemInPath, StrictRequest, TheWorker, UserInPath, Worker, cost, decode_id
-from lorentzrec.serving.recommending.query import CustomerOptions, Id, ItemOptions, RankedItems
-from lorentzrec.serving.recommending.recommender import Recommender
+from lorentzrec.serving.worker.guarded_store import STORE_UNAVAILABLE
+from lorentzrec.serving.worker.query import CustomerOptions, Id, ItemOptions, RankedItems
+from lorentzrec.serving.worker.recommender import Recommender
 
 logger = logging.getLogger("lorentzrec.serving")
 
 
-@post("/recommend", status_code=200, responses=WITH_BODY)
+@post("/recommend", status_code=200, responses=WITH_BODY | READING_ITEM)
 async def recommend(data: JSONBody[RecommendRequest], worker: TheWorker) -> RecommendResponse:
     """Recommend items for the history in the request, or for that of a customer in the store.
 
     Every history is accepted: for an unknown or empty one the popular items are returned, and `fallback` reports it.
     """
-    return await _run(worker, data, data.history_length, partial(_recommend, data, worker))
+    user = None if data.user is None else str(data.user)
+    return await _run(worker, data, data.history_length, partial(_recommend, data, worker), user)
 
 
-@get("/users/{user:str}/recommendations", responses=READING)
+@get("/users/{user:str}/recommendations", responses=READING_ITEM)
 async def recommend_for_user(
     user: UserInPath, request: StrictRequest[CustomerOptions], worker: TheWorker
 ) -> RecommendResponse:
     """Recommend items for a customer. An event sent a moment ago already counts."""
     sent = RecommendRequest(user=decode_id(user), **asdict(request.query))
-    return await _run(worker, sent, sent.history_length, partial(_recommend, sent, worker))
+    return await _run(worker, sent, sent.history_length, partial(_recommend, sent, worker), str(sent.user))
 
 
 def _recommend(sent: RecommendRequest, worker: Worker, recommender: Recommender) -> tuple[RankedItems, str | None]:
@@ -51,7 +53,7 @@ def _recommend(sent: RecommendRequest, worker: Worker, recommender: Recommender)
     return recommender.recommend(history, sent, weights=weights, exclude_seen=sent.exclude_seen), degraded
 
 
-@post("/basket", status_code=200, responses=WITH_BODY)
+@post("/basket", status_code=200, responses=WITH_BODY | READING_ITEM)
 async def complete_basket(data: JSONBody[BasketRequest], worker: TheWorker) -> RecommendResponse:
     """Recommend items that complement those of a basket: items of categories that are not in it."""
     return await _run(worker, data, len(data.items), lambda one: (one.complete_basket(data.items, data), None))
@@ -65,19 +67,26 @@ async def similar_items(item: ItemInPath, request: StrictRequest[ItemOptions], w
 
 
 async def _run(
-    worker: Worker, options: ItemOptions, history: int, rank: Callable[[Recommender], tuple[RankedItems, str | None]]
+    worker: Worker,
+    options: ItemOptions,
+    history: int,
+    rank: Callable[[Recommender], tuple[RankedItems, str | None]],
+    user: str | None = None,
 ) -> RecommendResponse:
     """Run `rank` in a thread; it returns the items, and why the history could not be read, if it could not.
 
     history: the number of items in the history, at most.
+    user: the customer, whose arm answers unless the request names one.
     """
 
     def handle() -> RecommendResponse:
-        begun, recommender = perf_counter(), worker.versions.recommender
+        begun = perf_counter()
+        arm, recommender = worker.versions.choose(options.arm, user)
         ranked, degraded = rank(recommender)
         kinds = [fallback.kind for fallback in ranked.fallbacks]
         for kind in kinds:
             worker.metrics.fallbacks.labels(kind).inc()
+        worker.metrics.arms.labels(arm).inc()
         worker.metrics.new_items_shown.inc(sum(item.new for item in ranked.items))
         worker.health.count_response(empty=not ranked.items)
         if degraded:
@@ -85,6 +94,7 @@ async def _run(
         return RecommendResponse(
             items=ranked.items,
             model=recommender.version.name,
+            arm=arm,
             fallback=render_fallbacks(ranked.fallbacks),
             fallback_kinds=kinds,
             degraded=degraded,

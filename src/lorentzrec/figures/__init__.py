@@ -1,1 +1,0 @@
-"""Pictures for paper and screen; everything here needs the `plots` extra."""

@@ -1,0 +1,148 @@
+"""The points of a model, in rows and without ids: what a model, a published version and the service share."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lorentzrec.data.arrays import spans_within
+from lorentzrec.data.interactions import Interactions
+from lorentzrec.errors import InputError
+from lorentzrec.geometry import FloatArray
+from lorentzrec.points.composing import AttributePoints
+from lorentzrec.points.memory import Memory
+from lorentzrec.points.scoring import Scorer
+from lorentzrec.points.space import Space
+from lorentzrec.points.topk import Rows
+
+BLOCK_BYTES = 16 * 2**20
+"""Memory that one thread spends on the points of a block of histories."""
+
+
+class History(NamedTuple):
+    """What a customer has done, as rows."""
+
+    items: Rows
+    """Oldest first."""
+    weights: NDArray[Any] | None = None
+
+
+def read_history(histories: Interactions, user_row: int) -> History:
+    """What one customer did in training."""
+    span = slice(histories.offsets[user_row], histories.offsets[user_row + 1])
+    return History(histories.item_rows[span], None if histories.weights is None else histories.weights[span])
+
+
+@dataclass(frozen=True, eq=False)
+class Points:
+    """What queries are made of and items are ranked by. Immutable: its arrays are read-only."""
+
+    item_points: NDArray[np.float32]
+    """One row per item, d + 1 numbers on the hyperboloid and d in flat space: what is recommended."""
+    history_points: NDArray[np.float32]
+    """What histories are made of: the same array as `item_points`, unless targets are separate."""
+    item_counts: NDArray[np.int64]
+    """Training events of each item: its popularity."""
+    space: Space
+    memory: Memory | None = None
+    """What was bought after what, added to the scores; None if the points alone are better."""
+    attributes: AttributePoints | None = None
+    """Points of attributes, if the model was trained with any."""
+
+    def __post_init__(self) -> None:
+        shape = self.item_points.shape if self.item_points.ndim == 2 else (len(self.item_points), 0)
+        shared = self.history_points is self.item_points
+        object.__setattr__(self, "item_points", read_only("item_points", self.item_points, np.float32, shape))
+        history_points = self.item_points if shared else self.history_points
+        object.__setattr__(self, "history_points", read_only("history_points", history_points, np.float32, shape))
+        object.__setattr__(self, "item_counts", read_only("item_counts", self.item_counts, np.int64, shape[:1]))
+        if self.memory is not None and self.memory.item_count != len(self):
+            raise InputError("the memory of a model has other items than the model: build it from its training data")
+        if self.attributes is not None and not self.attributes.fits(*shape):
+            raise InputError("the attributes of a model do not fit its items and its points: train it again")
+
+    def __len__(self) -> int:
+        """The number of items."""
+        return int(self.item_points.shape[0])
+
+    @property
+    def dimension(self) -> int:
+        return int(self.item_points.shape[1]) - self.space.hyperbolic
+
+    @property
+    def separate(self) -> bool:
+        """Whether histories are made of other points than those that are recommended."""
+        return self.history_points is not self.item_points
+
+    @cached_property
+    def centre(self) -> FloatArray:
+        """The midpoint of all items."""
+        return self.space.midpoints_from_sums(self.item_points.sum(axis=0, dtype=np.float64), len(self))
+
+    @cached_property
+    def scorer(self) -> Scorer:
+        """Ranks all items."""
+        return Scorer(self.item_points, self.space)
+
+    def take(self, rows: Rows | Sequence[int]) -> Points:
+        """The points of some items with their attributes, without the memory."""
+        item_points = self.item_points[rows]
+        history_points = self.history_points[rows] if self.separate else item_points
+        attributes = None if self.attributes is None else self.attributes.take(np.asarray(rows))
+        return Points(item_points, history_points, self.item_counts[rows], self.space, attributes=attributes)
+
+    @classmethod
+    def concatenate(cls, parts: Sequence[Points]) -> Points:
+        """The points of the items of at least one part, one part after another, without memories and attributes."""
+        item_points = np.concatenate([part.item_points for part in parts])
+        separate = any(part.separate for part in parts)
+        history_points = np.concatenate([part.history_points for part in parts]) if separate else item_points
+        return cls(item_points, history_points, np.concatenate([part.item_counts for part in parts]), parts[0].space)
+
+    def precise_items(self, rows: Rows) -> FloatArray:
+        """The points of some items, see `Space.precise`."""
+        return self.space.precise(self.item_points[rows])
+
+    def precise_histories(self, rows: Rows) -> FloatArray:
+        """What histories of some items are made of, see `Space.precise`."""
+        return self.space.precise(self.history_points[rows])
+
+    def query(self, history: Rows, event_weights: NDArray[Any] | None = None) -> FloatArray:
+        """The query point of a history (rows, oldest first, at least one): its midpoint, weighted by recency."""
+        weights = self.space.recency_weights(len(history), event_weights)
+        return self.space.midpoint(self.precise_histories(history), weights)
+
+    def queries(
+        self, histories: Rows, offsets: NDArray[np.int64], event_weights: NDArray[Any] | None = None
+    ) -> FloatArray:
+        """`query` for each of many histories, none empty: the g-th is `histories[offsets[g]:offsets[g + 1]]`."""
+        found = np.empty((len(offsets) - 1, self.history_points.shape[1]))
+        # Some histories at a time, because their points are copied in float64.
+        for first, last in spans_within(np.diff(offsets), BLOCK_BYTES // (8 * found.shape[1])):
+            start, end = offsets[first], offsets[last]
+            steps_back = np.repeat(offsets[first + 1 : last + 1], np.diff(offsets[first : last + 1])) - 1
+            weights = np.power(self.space.recency, (steps_back - np.arange(start, end)).astype(np.float64))
+            if event_weights is not None:
+                weights *= event_weights[start:end]
+            groups = offsets[first:last] - start
+            points = self.precise_histories(histories[start:end])
+            sums = np.add.reduceat(weights[:, None] * points, groups, axis=0)
+            totals = np.add.reduceat(weights, groups)[:, None]
+            found[first:last] = self.space.midpoints_from_sums(sums, totals)
+        return found
+
+
+def read_only(name: str, array: NDArray[Any], dtype: type[np.generic], shape: tuple[int, ...]) -> NDArray[Any]:
+    """A read-only view of an array of this type and shape; the caller's own array stays writeable."""
+    if array.dtype != dtype or array.shape != shape:
+        found, wanted = f"{array.dtype} {array.shape}", f"{np.dtype(dtype)} {shape}"
+        raise InputError(f"the {name} of a model are {found}: give {wanted}, as config and vocabularies say")
+    if array.flags.writeable:
+        array = np.ascontiguousarray(array).view()
+        array.flags.writeable = False
+    return array

@@ -1,0 +1,144 @@
+"""Why an item is recommended: which items of the history contribute to its score, and by how much.
+
+A query is a normalised sum of history points, so the score of an item v is, but for terms that all items share, the
+sum over the history of w_i s(x_i, v), with s = <x, v> on the hyperboloid, x . v or -|x - v|^2 / 2 in flat space.
+The parts mean little by themselves: on the hyperboloid every one is negative. So v is compared with the centre c of
+the catalogue, the midpoint of all items:
+
+    pull_i = w_i (s(x_i, v) - s(x_i, c)),      which add up to the difference of the scores of v and c.
+
+On the hyperboloid, and wherever the score is a distance, a pull is positive exactly if v is nearer to x_i than the
+centre is. The share of an item of the history is its positive pull, over the sum of all positive pulls. If there is
+none, v is recommended for being near the centre, and no item of the history is a reason.
+
+With a memory, v has a boost b as well, of which the item has the share w_i B_iv / m_v. The two shares are weighted
+by what points and memory add to the score of v: its difference to the score of c, if positive, and b. The kind of
+the reason is the larger of the two.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lorentzrec.geometry import FloatArray, euclidean
+from lorentzrec.points.points import History
+from lorentzrec.points.ranking import Ranker
+from lorentzrec.points.topk import Rows
+
+if TYPE_CHECKING:
+    from lorentzrec.data.vocabulary import Id
+
+REASONS_SHOWN = 3
+"""The largest number of reasons for one item."""
+SHARES_AT_ONCE = 1_000_000
+"""Shares that one query holds in memory: 8 MB of them, and 16 to sort them."""
+
+
+class ReasonKind(StrEnum):
+    """How an item of the history leads to a recommendation."""
+
+    NEAR = "near"
+    """The recommended item is near to it."""
+    OFTEN_AFTER = "often_after"
+    """The recommended item is often bought soon after it."""
+    OFTEN_WITH = "often_with"
+    """The recommended item is often bought by the same customers; for events without an order."""
+
+
+class Reason(NamedTuple):
+    """An item of the history that contributes to a recommendation."""
+
+    item: Id
+    share: float
+    """Its share of the contributions of the whole history."""
+    kind: ReasonKind
+
+
+class Contribution(NamedTuple):
+    """A `Reason` with the row of the item."""
+
+    row: int
+    share: float
+    kind: ReasonKind
+
+
+class Shares(NamedTuple):
+    """What items of a history contribute to recommended items."""
+
+    items: Rows
+    """The distinct items of the history."""
+    shares: FloatArray
+    """(recommended, items): each line adds up to 1, or is all 0."""
+    remembered: NDArray[np.bool_]
+    """Where most of a share comes from the memory, and not from the points."""
+
+
+def strongest_reasons(ranker: Ranker, history: History, recommended: Rows) -> list[list[Contribution]]:
+    """For each of `recommended`, the items of the history with the largest shares, `REASONS_SHOWN` at most."""
+    if not len(recommended):
+        return []
+    size = max(1, SHARES_AT_ONCE // len(history.items))
+    if len(recommended) > size:
+        first, others = recommended[:size], recommended[size:]
+        return strongest_reasons(ranker, history, first) + strongest_reasons(ranker, history, others)
+    items, shares, remembered = shares_of(ranker, history.items, recommended, history.weights)
+    memory = ranker.memory
+    often = ReasonKind.OFTEN_AFTER if memory is None or memory.ordered else ReasonKind.OFTEN_WITH
+    best = np.argsort(-shares, axis=1, kind="stable")[:, :REASONS_SHOWN]
+    return [
+        [
+            Contribution(int(items[index]), float(line[index]), often if by_memory[index] else ReasonKind.NEAR)
+            for index in strongest
+            if line[index] > 0
+        ]
+        for line, by_memory, strongest in zip(shares, remembered, best.tolist(), strict=True)
+    ]
+
+
+def shares_of(ranker: Ranker, history: Rows, recommended: Rows, event_weights: FloatArray | None = None) -> Shares:
+    """What the items of a history (rows, oldest first) contribute to `recommended`."""
+    centre, space = ranker.points.centre, ranker.points.space
+    distinct, index = np.unique(history, return_inverse=True)
+    weights = np.bincount(index, space.recency_weights(len(history), event_weights))
+    points = ranker.precise_histories(distinct)
+    items = ranker.precise_items(recommended)
+    towards = items - centre
+    if space.hyperbolic:
+        towards[:, 0] *= -1
+    pulls = towards @ points.T
+    if space.by_distance and not space.hyperbolic:
+        pulls -= (euclidean.squared_norm(items) - euclidean.squared_norm(centre))[:, None] / 2
+    pulls *= weights
+    positive = np.maximum(pulls, 0, out=pulls)
+    total = positive.sum(axis=1, keepdims=True)
+    by_points = np.divide(positive, total, out=positive, where=total > 0)
+    if ranker.memory is None:
+        return Shares(distinct, by_points, np.zeros(by_points.shape, bool))
+    memory = ranker.memory
+    in_memory = history < memory.item_count  # others are new items, of which the memory has nothing
+    ages = np.arange(np.count_nonzero(in_memory))[::-1]
+    memory_weights: FloatArray = np.zeros(len(distinct))
+    event_shares = memory.item_weights(ages, None if event_weights is None else event_weights[in_memory])
+    np.add.at(memory_weights, index[in_memory], event_shares)
+    parts = np.zeros(by_points.shape)
+    in_memory = distinct < memory.item_count
+    parts[:, in_memory] = memory.contributions(distinct[in_memory], memory_weights[in_memory], recommended)
+    sums = parts.sum(axis=1, keepdims=True)
+    by_memory = np.divide(parts, sums, out=parts, where=sums > 0)
+    boosts = ranker.boosts(History(history, event_weights))
+    boost = np.zeros((len(recommended), 1))
+    if boosts is not None and len(boosts.items):
+        found = np.minimum(np.searchsorted(boosts.items, recommended), len(boosts.items) - 1)
+        boost[:, 0] = np.where(boosts.items[found] == recommended, boosts.where(found).values, 0)
+    query = ranker.query(history, event_weights)
+    gain = np.maximum(space.score_points(query, items) - space.score_points(query, centre), 0)[:, None]
+    gain[total == 0] = 0
+    both = boost + gain
+    part = np.divide(boost, both, out=np.zeros_like(boost), where=both > 0)
+    by_points *= 1 - part
+    by_memory *= part
+    return Shares(distinct, by_points + by_memory, by_memory > by_points)

@@ -1,0 +1,61 @@
+"""The space that points are in: its geometry, what a score is, and how a history becomes a query."""
+
+from __future__ import annotations
+
+from typing import Any, Literal, NamedTuple, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lorentzrec.geometry import FloatArray, euclidean, hyperboloid
+from lorentzrec.geometry.hyperboloid import squared_lorentzian_distance
+from lorentzrec.geometry.midpoint import einstein_midpoint, normalise_sum
+
+Geometry: TypeAlias = Literal["hyperboloid", "euclidean"]
+Score: TypeAlias = Literal["inner", "distance"]
+
+
+class Space(NamedTuple):
+    """A score is, by `geometry` and `score`: hyperboloid inner <u, v>, hyperboloid distance -d(u, v), Euclidean inner
+    u . v, Euclidean distance -|u - v|."""
+
+    geometry: Geometry
+    score: Score
+    recency: float = 1.0
+    """The weight of an item of a history, relative to the item after it."""
+
+    @property
+    def hyperbolic(self) -> bool:
+        return self.geometry == "hyperboloid"
+
+    @property
+    def by_distance(self) -> bool:
+        return self.score == "distance"
+
+    def precise(self, points: NDArray[np.float32]) -> FloatArray:
+        """See `hyperboloid.precise`."""
+        return hyperboloid.precise(points) if self.hyperbolic else euclidean.precise(points)
+
+    def distance(self, point: FloatArray, points: FloatArray) -> FloatArray:
+        """The distance of each of some points from `point`."""
+        return hyperboloid.distance(point, points) if self.hyperbolic else euclidean.distance(point, points)
+
+    def midpoint(self, points: FloatArray, weights: FloatArray | None = None) -> FloatArray:
+        """Hyperboloid: the Einstein midpoint, S / sqrt(-<S, S>) with S = sum_i w_i x_i. Euclidean: the mean."""
+        return einstein_midpoint(points, weights) if self.hyperbolic else euclidean.midpoint(points, weights)
+
+    def midpoints_from_sums(self, sums: FloatArray, weights: Any) -> FloatArray:
+        """Midpoints from weighted sums of points; `weights` are the sums of the weights."""
+        return normalise_sum(sums) if self.hyperbolic else sums / weights
+
+    def recency_weights(self, count: int, event_weights: NDArray[Any] | None = None) -> FloatArray:
+        """Weights of a history, oldest first: event weight * recency^(steps back), and the newest is 0 steps back."""
+        weights = np.power(self.recency, np.arange(count - 1, -1, -1, dtype=np.float64))
+        return weights if event_weights is None else weights * event_weights
+
+    def score_points(self, query: FloatArray, points: FloatArray) -> FloatArray:
+        """The scores of items with these points, in float64 and stable for near points; without boosts."""
+        if self.by_distance:
+            return -self.distance(query, points)
+        # <u, v> = -1 - q / 2, and q keeps the order of near points, whose <u, v> are all -1 within rounding.
+        return -1 - squared_lorentzian_distance(query, points) / 2 if self.hyperbolic else euclidean.dot(query, points)

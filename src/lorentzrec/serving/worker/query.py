@@ -1,0 +1,104 @@
+"""Options and results of the recommender; they are also the JSON of the HTTP interface."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, Literal, NamedTuple, TypeAlias
+
+from msgspec import UNSET, Meta, Struct, UnsetType
+
+from lorentzrec.points.fallbacks import Fallback
+from lorentzrec.points.reasons import ReasonKind
+from lorentzrec.serving.stores.activations import ARM_NAME
+from lorentzrec.serving.stores.ids import LONGEST_ID
+
+LARGEST_K = 1_000
+MOST_IDS = 10_000
+"""In one list of a request."""
+ID_PATTERN = "^[^\\u0000-\\u001f\\u007f-\\u009f]+(?!\\n)$"
+"""No control characters; `$` alone would let Python accept one line break at the end."""
+
+Id: TypeAlias = (
+    Annotated[str, Meta(min_length=1, max_length=LONGEST_ID, pattern=ID_PATTERN)]
+    | Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
+)
+"""An id in JSON. A shop that numbers its products sends integers; they mean the same as their text."""
+Ids: TypeAlias = Annotated[Sequence[Id], Meta(max_length=MOST_IDS)]
+Count: TypeAlias = Annotated[int, Meta(ge=1, le=LARGEST_K, description="The number of items.")]
+Categories: TypeAlias = Annotated[Sequence[str], Meta(max_length=1_000)]
+Diversity: TypeAlias = Annotated[
+    float, Meta(ge=0, le=1, description="0: the best items; towards 1: items that differ from one another.")
+]
+Field: TypeAlias = Literal["price", "image"]
+Explore: TypeAlias = Annotated[float, Meta(ge=0, le=1, description="The share of the places that goes to new items.")]
+
+
+class ItemOptions(Struct, frozen=True, forbid_unknown_fields=True):
+    """Which items may be recommended, and how. Ids that the version does not contain are counted, not refused."""
+
+    k: Count = 10
+    exclude: Ids = ()
+    """Items never to recommend."""
+    allow: Ids | None = None
+    """Recommend only these; all items, if it is left out or null."""
+    categories: Categories = ()
+    """Recommend only items of these categories; an empty list means all."""
+    diversity: Diversity = 0.0
+    """Has no effect on popular items, the fallback for an unknown history."""
+    explore: Explore | None = None
+    """By default that of the service (`--explore`). Which new items are shown is random."""
+    seed: Annotated[int, Meta(ge=0, le=2**32 - 1)] | None = None
+    """Makes `explore` repeatable: the same request with the same seed and the same new items has the same response."""
+    fields: Annotated[Sequence[Field], Meta(max_length=2)] = ()
+    """Further details of each recommended item."""
+    arm: Annotated[str, Meta(pattern=f"^{ARM_NAME.pattern}$")] | None = None
+    """The arm that recommends. By default that of the customer, by a hash of the id, or `main` without a customer."""
+
+
+class RankingOptions(ItemOptions, frozen=True):
+    """The same for a history."""
+
+    reasons: bool = False
+    """For each recommendation, list the items of the history that contribute most to it."""
+
+
+class CustomerOptions(RankingOptions, frozen=True):
+    """The same for a customer, who may be looking at something right now."""
+
+    context: Ids = ()
+    """Items viewed just now: they count as the newest of the history."""
+    exclude_seen: bool = True
+    """Do not recommend items of the history."""
+
+
+class Reason(Struct, frozen=True):
+    """An item of the history that contributes to a recommendation, with its title; see `points/reasons.py`."""
+
+    item: str
+    title: str | None
+    share: float
+    """Its share of the contributions of the whole history."""
+    kind: ReasonKind = ReasonKind.NEAR
+
+
+class RecommendedItem(Struct, frozen=True):
+    id: str
+    row: int
+    """Its row on the map; -1 for a new item."""
+    score: float
+    title: str | None
+    category: str | None
+    because: tuple[Reason, ...] = ()
+    new: bool = False
+    """Whether the version does not contain the item: its first events, similar items or attributes placed it."""
+    price: float | UnsetType | None = UNSET
+    """If it is one of the requested `fields`; null for an item without a price."""
+    image: str | UnsetType | None = UNSET
+    """The address of an image, if it is one of the requested `fields`."""
+
+
+class RankedItems(NamedTuple):
+    """Recommended items, best first, and what is different from what was requested."""
+
+    items: tuple[RecommendedItem, ...]
+    fallbacks: tuple[Fallback, ...] = ()

@@ -847,7 +847,7 @@ export interface components {
         };
         /**
          * Reason
-         * @description An item of the history that contributes to a recommendation, with its title; see `model/reasons.py`.
+         * @description An item of the history that contributes to a recommendation, with its title; see `points/reasons.py`.
          */
         Reason: {
             item: string;

@@ -34,17 +34,18 @@ def reproduce(
     json: bool = False,
 ) -> None:
     """Run experiments of the paper: simulations, midpoints, networks, amazon, movielens, asos, or all; and pipeline,
-    twins, dimensions, ablations.
+    twins, dimensions, ablations, shops.
 
     pipeline is not part of all. It runs the paper's system from end to end and times each stage, with Keras and with
     the local engine: events in Azure Blob Storage, preparation on Spark, training, Cosmos DB, the service, its client.
     Without addresses it starts Azurite and cosmosdb-server, which npm installs, from a checkout of the repository.
     Credentials come from the environment: AZURE_STORAGE_CONNECTION_STRING, COSMOS_KEY and so on.
 
-    Three more are not the paper's. They take long, so they are not part of all. twins tunes the hyperboloid and its
+    Four more are not the paper's. They take long, so they are not part of all. twins tunes the hyperboloid and its
     Euclidean twin with the same number of trials on six data sets, and tests which of them ranks better. dimensions
     does the same at 2, 4, 8 and 16 dimensions, by popularity, with what radii show. ablations changes one
-    hyper-parameter at a time and evaluates on validation. Their tables are updated after each data set.
+    hyper-parameter at a time and evaluates on validation. shops finds the next orders of the customers of two real
+    shops, and compares popularity, habits and peers. Their tables are updated after each data set.
 
     Each writes OUT/NAME: table.md, results.json, and figures as PNG and SVG; OUT/summary.md has all verdicts on one
     page. Our numbers and the paper's are in separate columns.
@@ -57,7 +58,7 @@ def reproduce(
     $ lorentzrec reproduce all --data ~/data --quick
     $ lorentzrec reproduce pipeline
     $ lorentzrec reproduce pipeline --blobs az://container/trial --store cosmos://account.documents.azure.com/trial
-    $ lorentzrec reproduce twins dimensions ablations --data ~/data
+    $ lorentzrec reproduce twins dimensions ablations shops --data ~/data
 
     names NAME: Experiments, or all of the paper's.
     data: Folder of the public data sets; else LORENTZREC_DATA.

@@ -21,6 +21,8 @@ VARIABLE = "LORENTZREC_DATA"
 MOVIELENS_PAGE = "https://grouplens.org/datasets/movielens/"
 AMAZON_PAGE = "https://cseweb.ucsd.edu/~jmcauley/datasets/amazon/links.html"
 GOWALLA_PAGE = "https://github.com/gusye1234/LightGCN-PyTorch/tree/master/data/gowalla"
+COMPLETE_JOURNEY_PAGE = "https://www.8451.com/area51"
+ONLINE_RETAIL_PAGE = "https://archive.ics.uci.edu/dataset/352/online+retail"
 
 
 class MissingData(InputError):  # noqa: N818
@@ -94,6 +96,11 @@ def _five_core(category: str) -> DataSet:
     return DataSet(five_core_name(category), title, AMAZON_PAGE, (lines, *places), _FIVE_CORE_EVENTS.get(category))
 
 
+def _shop(name: str, title: str, page: str) -> DataSet:
+    """Orders in one Parquet file, with the columns of the original."""
+    return DataSet(name, title, page, (((f"{name}/transactions.parquet",), ""),))
+
+
 _FIVE_CORE_EVENTS = {
     "Cell_Phones_and_Accessories": 194_439,
     "Clothing_Shoes_and_Jewelry": 278_677,
@@ -121,6 +128,8 @@ DATA_SETS = {
             ((("gowalla/train.txt", "gowalla/test.txt"), "adjacency"),),
             1_027_370,
         ),
+        _shop("complete-journey", "Complete Journey", COMPLETE_JOURNEY_PAGE),
+        _shop("online-retail", "Online Retail", ONLINE_RETAIL_PAGE),
     )
 }
 

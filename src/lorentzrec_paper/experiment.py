@@ -21,7 +21,7 @@ Status = Literal["holds", "partly", "fails", "not measured"]
 Result = TypeVar("Result")
 
 OF_THE_PAPER: tuple[str, ...] = ("networks", "midpoints", "simulations", "amazon", "movielens", "asos")
-EXPERIMENTS = (*OF_THE_PAPER, "pipeline", "twins", "dimensions", "ablations")
+EXPERIMENTS = (*OF_THE_PAPER, "pipeline", "twins", "dimensions", "ablations", "shops")
 """Those of `all` in the paper's order, then the others; each is the name of a module of `lorentzrec_paper`."""
 
 

@@ -218,7 +218,7 @@ def test_relative_differences_are_of_the_euclidean_value() -> None:
 
 
 def test_all_is_the_paper_and_twins_come_last() -> None:
-    assert EXPERIMENTS[-3:] == ("twins", "dimensions", "ablations")
+    assert EXPERIMENTS[-4:] == ("twins", "dimensions", "ablations", "shops")
     assert [one.name for one in find_experiments(["all"])] == list(OF_THE_PAPER)
     assert [one.name for one in find_experiments(["twins", "all", "twins"])] == ["twins", *OF_THE_PAPER]
 

@@ -193,9 +193,9 @@ def measure_baseline(shop: Shop, task: int, name: str, settings: Mapping[str, fl
     return Measured.of(SYSTEMS[name][0](part.train, **settings), part)
 
 
-def measure(shop: Shop, digest: str, context: Context) -> list[Result]:
+def measure(shop: Shop, context: Context) -> list[Result]:
     """Ours first, then each baseline with the settings that are best on validation."""
-    key = {"data": digest, "days": DAYS, "least": LEAST_EVENTS}
+    key = {"data": [part.digest for task in shop.tasks for part in (task.train, task.test)]}
     seeds, tests = range(1 if context.quick else SEEDS), (1,) if context.quick else (1, 2)
     runs = context.run(
         Measured,
@@ -256,7 +256,7 @@ def run(context: Context) -> Outcome:
     )
     for found in (context.data.find(name) for name in SHOPS if name in context.data):
         shop = SHOPS[found.name](found.paths[0])
-        results = measure(shop, found.digest, context)
+        results = measure(shop, context)
         outcome = replace(
             outcome,
             tables=(*outcome.tables, _table(shop, results)),

@@ -9,9 +9,9 @@ import numpy as np
 
 from lorentzrec.data.arrays import Floats
 from lorentzrec.data.interactions import Interactions
-from lorentzrec.data.joining import reindex
 from lorentzrec.evaluation.next_events import NextEvents
 from lorentzrec.evaluation.protocol import cutoff_of, evaluate
+from lorentzrec.evaluation.reality_check import find_repeats
 from lorentzrec.model.model import Model
 from lorentzrec.points.memory import build_memory
 
@@ -20,9 +20,6 @@ WEIGHTS = (0.0, 0.25, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0)
 USUAL_WEIGHT, USUAL_UNORDERED = 1.0, 2.0
 """The weights with and without order that are within 1 % of the best on validation events of Toys, Sports and MovieLens
 1M, and of gowalla. Another weight has to be better by a standard error."""
-CUSTOMER_LIMIT, UNORDERED_LIMIT = 1000, 5000
-"""Customers that the weight is chosen on, with and without order. A last event is worth more to the points than another
-event, so fewer last events are held out."""
 
 
 @dataclass(frozen=True)
@@ -51,9 +48,8 @@ def choose_weight(model: Model, held_out: Interactions, metric: str) -> Choice:
     if model.histories is None:
         raise ValueError("the model has no histories")
     memory = build_memory(model.histories, config.memory_neighbours, ordered=config.history == "causal")
-    users = max(1, count_customers(model.histories))
-    options: dict[str, Any] = {"k": cutoff_of(metric), "users": users, "threads": config.threads}
-    if config.history == "orders" and _has_new_items(held_out, model.histories):
+    options: dict[str, Any] = {"k": cutoff_of(metric), "threads": config.threads}
+    if config.history == "orders" and not find_repeats(held_out, model.histories).all():
         options["candidates"] = "new"
 
     def measure(weight: float) -> Floats:
@@ -69,15 +65,6 @@ def choose_weight(model: Model, held_out: Interactions, metric: str) -> Choice:
     if gains.mean() < gains.std() / np.sqrt(len(gains)):
         best = usual
     return Choice(WEIGHTS[best], values.shape[1], float(means[0]), float(means[best or usual]))
-
-
-def _has_new_items(held_out: Interactions, histories: Interactions) -> bool:
-    """Whether a held-out item is new to its customer."""
-    held_out = reindex(held_out, histories.users, histories.items)
-    known, found = (
-        data.user_rows.astype(np.int64) * len(data.items) + data.item_rows for data in (histories, held_out)
-    )
-    return not np.isin(found, known).all()
 
 
 def adjust_weight(model: Model, task: NextEvents, metric: str) -> float:
@@ -97,10 +84,3 @@ def adjust_weight(model: Model, task: NextEvents, metric: str) -> float:
         return evaluate(weighed, task.test, **options)[metric]  # type: ignore[arg-type]
 
     return max(WEIGHTS[max(index - 1, 0) : index + 2], key=measure)
-
-
-def count_customers(data: Interactions) -> int:
-    """How many customers the weight is chosen on. With order, these are at most a tenth of the customers with three
-    events or more; without order, a fifth."""
-    eligible = int((data.lengths >= 3).sum())
-    return min(CUSTOMER_LIMIT, eligible // 10) if data.ordered else min(UNORDERED_LIMIT, eligible // 5)

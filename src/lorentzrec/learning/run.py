@@ -12,17 +12,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lorentzrec.base.interrupts import deferred_interrupts
-from lorentzrec.data.arrays import Booleans, mask_of
+from lorentzrec.data.arrays import Booleans
 from lorentzrec.data.attributes import ItemAttributes
 from lorentzrec.data.event_order import mentions_ties
-from lorentzrec.data.interactions import Interactions, offsets_of
+from lorentzrec.data.interactions import Interactions
 from lorentzrec.data.vocabulary import UNKNOWN
 from lorentzrec.errors import ConfigError, InputError
 from lorentzrec.evaluation.protocol import cutoff_of, evaluate
+from lorentzrec.evaluation.reality_check import check_reality
 from lorentzrec.learning.checkpoint import Checkpoint
 from lorentzrec.learning.epochs import EpochRunner, Runner, find_learners
+from lorentzrec.learning.held_out import HeldOutHalves, count_customers, divide, hold_out
 from lorentzrec.learning.kernels.structures import Table
-from lorentzrec.learning.memory_weight import choose_weight, count_customers, usual_weight
+from lorentzrec.learning.memory_weight import choose_weight, usual_weight
 from lorentzrec.learning.progress import TrainingProgress
 from lorentzrec.learning.tables import copy_points, make_table
 from lorentzrec.learning.warm_start import continued_config, copy_optimiser_state, start_from
@@ -30,6 +32,7 @@ from lorentzrec.model.catalogue import with_alike
 from lorentzrec.model.config import ResolvedConfig, TrainingConfig
 from lorentzrec.model.model import Model
 from lorentzrec.model.notes import Note, NoteKind
+from lorentzrec.model.reality_check import RealityCheck
 from lorentzrec.model.record import EpochRecord
 from lorentzrec.points.composing import AttributePoints, compose
 from lorentzrec.points.memory import Memory, build_memory
@@ -104,19 +107,23 @@ class TrainingRun:
         self.record: list[EpochRecord] = []
         self.best_epoch = 0
         self.best: dict[str, NDArray[np.float32]] = {}
+        self.check_of_start: RealityCheck | None = None
+        """How well the start model did on the new events; only an update measures it."""
 
     def _hold_out_events(self, validation: Interactions | None, learn: Booleans | None) -> None:
-        """Divide the data into events to learn from, to choose the epoch by, and to choose the memory's weight by."""
+        """Divide the data into events to learn from, to choose the epoch by, to choose settings by, and to check by."""
         data, config = self.data, self.config
         if learn is not None:
             data = replace(data, labels=learn if data.labels is None else data.labels & learn)
-        self.training_data, self.held_out = (data, validation) if validation is not None else _hold_out(data, config)
-        self.held_out_for_memory = self.held_out
-        """Events to choose the weight of the memory by; None if there is no weight to choose."""
-        if config.memory == "none" or self.start is not None:
-            self.held_out_for_memory = None
-        elif self.held_out_for_memory is None:
-            self.training_data, self.held_out_for_memory = _hold_out(data, config, count_customers(data))
+        self.training_data, self.held_out = (data, validation) if validation is not None else hold_out(data, config)
+        held_out = self.held_out
+        if held_out is None and config.memory != "none" and self.start is None:
+            self.training_data, held_out = hold_out(data, config, count_customers(data, config))
+        self.halves: HeldOutHalves | None = None
+        """Events to choose settings by, and events for the check. There are none if a model is continued: it has seen
+        them."""
+        if held_out is not None and self.start is None:
+            self.halves = divide(held_out, self.training_data, config)
         if config.history == "orders":
             self.training_data = self.training_data.with_orders_together()
 
@@ -241,8 +248,8 @@ class TrainingRun:
     def build_model(self, *, interrupted: bool = False) -> Model:
         """The model with the best points if there was validation, else with the last points, and with all histories.
 
-        The weight of the memory is chosen here, by ten evaluations.
-        interrupted: somebody is waiting for the model, so the memory gets its usual weight.
+        The weight of the memory is chosen here, by ten evaluations. Then the model is compared with baselines.
+        interrupted: somebody is waiting for the model, so the memory gets its usual weight and there is no check.
         """
         notes = list(self.notes)
         if len(self.record) < self.config.epochs and self._out_of_patience:
@@ -253,6 +260,9 @@ class TrainingRun:
         best = self.record[self.best_epoch - 1].validation if self.best_epoch else None
         model = self._model(self.best if self.best_epoch else self._points())
         memory, chosen = self._build_memory(model, interrupted=interrupted)
+        check = None if interrupted else self._check(model, memory)
+        if check is not None and check.lost_to:
+            notes.insert(0, Note(NoteKind.LOST_CHECK, {"result": str(check)}))
         return replace(
             model,
             points=replace(model.points, memory=memory, item_counts=self.data.item_counts),
@@ -267,6 +277,7 @@ class TrainingRun:
             data_digest=self.data.digest,
             metrics={f"validation {name}": value for name, value in (best or {}).items()},
             note_records=(*notes, *chosen),
+            check=check,
         )
 
     def _build_memory(self, model: Model, *, interrupted: bool) -> tuple[Memory | None, list[Note]]:
@@ -274,7 +285,7 @@ class TrainingRun:
         from the memory and from the points."""
         config = self.config
         kept = None if self.start is None or config.memory == "none" else self.start.memory
-        if kept is None and self.held_out_for_memory is None:
+        if kept is None and (self.halves is None or config.memory == "none"):
             return None, []
         if kept is not None and self.start is not None:
             weight = kept.weight * self.start.config.scale
@@ -283,8 +294,8 @@ class TrainingRun:
             weight = usual_weight(ordered=config.history == "causal")
             note = Note(NoteKind.MEMORY_NOT_TUNED, {"weight": weight})
         else:
-            assert self.held_out_for_memory is not None
-            choice = choose_weight(model, self.held_out_for_memory, self.metric)
+            assert self.halves is not None
+            choice = choose_weight(model, self.halves.choosing, self.metric)
             weight, values = choice.weight, asdict(choice) | {"metric": self.metric}
             if weight == 0:
                 return None, [Note(NoteKind.NO_MEMORY, values)]
@@ -295,6 +306,18 @@ class TrainingRun:
         if self.attributes is not None:
             memory = with_alike(memory, self.attributes, self.data.item_counts == 0)
         return memory.with_weight(kept.weight), [note]
+
+    def _check(self, model: Model, memory: Memory | None) -> RealityCheck | None:
+        """The check of the points with the settings that were chosen, on the other half of the held-out events.
+
+        model: knows only the training data. So does the memory that it gets here, unlike `memory`.
+        """
+        if self.halves is None or self.halves.checking is None:
+            return self.check_of_start
+        if memory is not None:
+            known = build_memory(self.training_data, self.config.memory_neighbours, ordered=memory.ordered)
+            model = model.with_points(memory=known.with_weight(memory.weight))
+        return check_reality(model, self.halves.checking, self.training_data, threads=self.config.threads)
 
     def _validated(self, record: EpochRecord) -> float:
         return -1.0 if record.validation is None else record.validation[self.metric]
@@ -397,50 +420,6 @@ def _check_learnable(data: Interactions, config: ResolvedConfig) -> None:
             "every customer to learn from has interacted with every item, so there is nothing to compare with: "
             "give data with something unseen"
         )
-
-
-def _hold_out(
-    data: Interactions, config: ResolvedConfig, customers: int | None = None
-) -> tuple[Interactions, Interactions | None]:
-    """Divide the data into events to learn from and held-out events: the last event, with orders the last order, and
-    without times a random event, of some customers with at least three events. If there are labels, the held-out event
-    is labelled, or an event of the held-out order.
-
-    customers: how many customers, at most. None takes the number from `config.validation`.
-    """
-    if (customers is None and config.validation == 0) or customers == 0:
-        return data, None
-    labels = np.ones(len(data), bool) if data.labels is None else data.labels
-    last = np.maximum(data.offsets[1:] - 1, 0)
-    before = offsets_of(labels.astype(np.int64))[data.offsets]  # labelled events before each customer
-    counts = np.diff(before)
-    if config.history == "orders":
-        count_before = np.zeros(len(data.users), np.int64)  # orders before the newest one
-        np.maximum.at(count_before, data.user_rows, data.order_positions)
-        newest = data.order_positions == count_before[data.user_rows]
-        wholly = np.bincount(data.user_rows[newest & labels], minlength=len(data.users)) > 0
-        eligible = np.flatnonzero((data.lengths >= 3) & wholly & (count_before > 0))
-    else:
-        eligible = np.flatnonzero((data.lengths >= 3) & (labels[last] if data.ordered else counts > 0))
-    wanted = config.validation if config.validation >= 1 else config.validation * len(eligible)
-    count = min(int(wanted) if customers is None else customers, len(eligible))
-    if count == 0 and customers is not None:
-        return data, None
-    if count == 0:
-        raise InputError(
-            f"validation={config.validation} selects no customer: only {len(eligible)} have the required three events; "
-            "set it to 0, or higher"
-        )
-    random = np.random.default_rng([config.seed, 1])
-    chosen = random.choice(eligible, count, replace=False)
-    positions = data.offsets[chosen + 1] - 1
-    if not data.ordered:
-        skipped = (random.random(count) * counts[chosen]).astype(np.int64)  # labelled events before the chosen one
-        positions = np.flatnonzero(labels)[before[chosen] + skipped]
-    held_out = mask_of(positions, len(data))
-    if config.history == "orders":
-        held_out = newest & mask_of(chosen, len(data.users))[data.user_rows]
-    return data.select(~held_out), data.select(held_out)
 
 
 def _notes(data: Interactions, learners: int, config: ResolvedConfig, *, partial: bool) -> Iterator[Note]:

@@ -10,25 +10,30 @@ import numpy as np
 from lorentzrec.base.field_checks import Range, check_value
 from lorentzrec.data.arrays import Booleans, Integers, mask_of
 from lorentzrec.data.interactions import Interactions, refuse_other_data
-from lorentzrec.data.joining import take_items
+from lorentzrec.data.joining import reindex, take_items
 from lorentzrec.data.splitting import SECONDS_PER_DAY
 from lorentzrec.data.vocabulary import UNKNOWN, Id
 from lorentzrec.errors import InputError
 from lorentzrec.evaluation.next_events import next_events
-from lorentzrec.learning.memory_weight import CUSTOMER_LIMIT, adjust_weight
+from lorentzrec.evaluation.reality_check import check_reality
+from lorentzrec.learning.held_out import CUSTOMER_LIMIT
+from lorentzrec.learning.memory_weight import adjust_weight
 from lorentzrec.learning.run import VALIDATION_METRIC, TrainingRun
 from lorentzrec.learning.trainer import check_is_config, run_training
 from lorentzrec.learning.warm_start import continued_config, with_items_of
 from lorentzrec.model.config import TrainingConfig
 from lorentzrec.model.model import Model
 from lorentzrec.model.notes import Note, NoteKind
+from lorentzrec.model.reality_check import RealityCheck
 from lorentzrec.model.record import EpochRecord
 from lorentzrec.points.memory import empty_memory
 
 REHEARSED_SHARE = 0.2
 EPOCHS = 5
-FEWEST_EVENTS = 100
-"""With fewer new events, the weight of the memory is not adjusted to them."""
+FEWEST_EVENTS = 50
+"""With fewer new events of one half of the customers, the weight of the memory is not adjusted to them."""
+FEWEST_CUSTOMERS = 50
+"""With new events of fewer customers in the other half, the model is not checked on them."""
 
 
 def update(
@@ -44,6 +49,9 @@ def update(
     callbacks: Sequence[Callable[[EpochRecord], None]] = (),
 ) -> Model:
     """A model that also knows the events of `data` that `model` was not trained on; `model` does not change.
+
+    Before the update, the new events of one half of the customers adjust the weight of the memory, and those of the
+    other half check the model.
 
     data: all events so far, old and new.
     config: what is to differ from the hyper-parameters of the model.
@@ -69,8 +77,10 @@ def update(
     if not new.any():
         raise InputError("the model was trained on all of these events: give the newer ones as well")
     learn = new | _sample(data, rehearse, seed=len(data))
-    start, adjusted = _with_adjusted_memory(model, data, new)
+    choosing = _sample(data, 0.5, seed=len(data) + 1)
+    start, adjusted = _with_adjusted_memory(model, data, new & choosing)
     run = TrainingRun(data, updating_config(model, config), start=start, learn=learn, attributes=attributes)
+    run.check_of_start = _check_on_new_events(start, data, new, ~choosing)
     counts = {"new": int(new.sum()), "old": int(learn.sum()) - int(new.sum())}
     run.notes = [note for note in run.notes if note.kind is not NoteKind.NOT_NEWER]
     run.notes += [*notes, *adjusted, Note(NoteKind.UPDATED, counts)]
@@ -141,6 +151,23 @@ def _with_adjusted_memory(model: Model, data: Interactions, new: Booleans) -> tu
         return model.with_points(memory=None), [note]
     memory = model.memory or empty_memory(len(model.items), ordered=True)
     return model.with_points(memory=memory.with_weight(weight / config.scale)), [note]
+
+
+def _check_on_new_events(start: Model, data: Interactions, new: Booleans, checking: Booleans) -> RealityCheck | None:
+    """The check of the start model on the first new order, or event, of each known customer where `checking` is true;
+    None if these are too few."""
+    earlier = reindex(data.select(~new), data.users, start.items)
+    targets = new & checking & (earlier.lengths > 0)[data.user_rows]
+    targets &= (start.items.rows(data.items.series) != UNKNOWN)[data.item_rows]
+    if data.labels is not None:
+        targets &= data.labels
+    positions = data.order_positions if start.config.history == "orders" else np.arange(len(data))
+    first = np.full(len(data.users), len(data))
+    np.minimum.at(first, data.user_rows[targets], positions[targets])
+    test = data.select(targets & (positions == first[data.user_rows]))
+    if np.count_nonzero(test.lengths) < FEWEST_CUSTOMERS:
+        return None
+    return check_reality(start, test, earlier, events="new", threads=start.config.threads)
 
 
 def _sample(data: Interactions, share: float, seed: int) -> Booleans:

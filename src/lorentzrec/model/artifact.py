@@ -8,7 +8,7 @@ histories.safetensors  offsets, item_rows and, if any, weights of the training h
 attributes.parquet     row, id of the attributes, if the model was trained with any
 attributes.safetensors their points; history_points if separate; offsets and rows of those that each item has
 optimiser.safetensors  sums of squared gradients per row, and Adam's counts of steps, if known
-manifest.json          versions, config, record, metrics, notes, and the checksum of every file, itself included
+manifest.json          versions, config, record, metrics, notes, check, and the checksum of every file, itself included
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ from lorentzrec.geometry.hyperboloid import distance_to_origin, lift
 from lorentzrec.model.config import ResolvedConfig
 from lorentzrec.model.model import Model
 from lorentzrec.model.notes import Note
+from lorentzrec.model.reality_check import RealityCheck
 from lorentzrec.model.record import EpochRecord
 from lorentzrec.points.composing import AttributePoints
 from lorentzrec.points.memory import Memory
@@ -63,6 +64,7 @@ MODEL = FolderKind(
         "users": (int, None),
         "history_events": (int, None),
         "region": (dict, None),
+        "check": (dict, None),
     },
 )
 
@@ -115,6 +117,7 @@ def save_model(model: Model, path: str | Path, *, histories: bool = True) -> Non
             "users": None if users is None else len(users),
             "history_events": None if saved is None else len(saved),
             "metrics": model.metrics,
+            "check": None if model.check is None else model.check.to_dict(),
             "notes": [note.to_dict() for note in model.note_records],
             "record": [epoch.to_dict() for epoch in model.record],
             "files": {file.name: checksum(file) for file in sorted(folder.iterdir())},
@@ -177,6 +180,7 @@ def _read_model(folder: Path, manifest: dict[str, Any]) -> Model:
             data_digest=manifest["data_digest"],
             metrics=manifest["metrics"],
             note_records=tuple(map(Note.from_dict, manifest["notes"])),
+            check=None if manifest.get("check") is None else RealityCheck.from_dict(manifest["check"]),
         )
     except (ArtifactError, OSError, MemoryError):
         raise

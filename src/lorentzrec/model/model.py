@@ -34,6 +34,7 @@ from lorentzrec.model.queries import (
     query_points_of_users,
     rows_of,
 )
+from lorentzrec.model.reality_check import RealityCheck
 from lorentzrec.model.recommendations import RecommendationBatch, Recommendations
 from lorentzrec.model.record import EpochRecord
 from lorentzrec.points.composing import AttributePoints
@@ -79,6 +80,8 @@ class Model:
     """The digest of the interactions it was trained on."""
     metrics: dict[str, float] = field(default_factory=dict)
     note_records: tuple[Note, ...] = ()
+    check: RealityCheck | None = None
+    """The model next to popularity, own frequency and item-kNN, on events that were held out; None if none were."""
     ranker: Ranker = field(init=False, repr=False)
     """Ranks the items for histories and other queries."""
 

@@ -13,6 +13,8 @@ from lorentzrec.base.counting import with_counts
 class NoteKind(StrEnum):
     TEXT = "text"
     """A note of the data, or of a model that was saved without records."""
+    LOST_CHECK = "lost_check"
+    """The model loses to a baseline: the first note, if there is one."""
     NO_TIMES = "no_times"
     ORDERS = "orders"
     ORDERS_NOT_USED = "orders_not_used"
@@ -54,6 +56,7 @@ class NoteKind(StrEnum):
 
 _TEXTS = {
     NoteKind.TEXT: "{text}",
+    NoteKind.LOST_CHECK: "{result}",
     NoteKind.NO_TIMES: "the events have no times: histories are used without order, in {folds} folds",
     NoteKind.ORDERS: "{orders:order has|orders have} {size:.1f} items on average: each order is predicted from the "
     "orders before it",

@@ -1,0 +1,105 @@
+"""The reality check: a model next to popularity, habits and item-kNN, on the same held-out events and candidates."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Literal
+
+import numpy as np
+
+from lorentzrec.data.arrays import Booleans, Floats, mask_of
+from lorentzrec.data.interactions import Interactions
+from lorentzrec.data.joining import reindex
+from lorentzrec.evaluation.baselines import ItemKNN, Popularity
+from lorentzrec.evaluation.protocol import Recommender, evaluate
+from lorentzrec.evaluation.report import Report
+from lorentzrec.evaluation.shop_baselines import OwnFrequency, RecentPopularity
+from lorentzrec.model.reality_check import OURS, CheckedSystem, RealityCheck
+
+CUSTOMER_LIMIT = 1000
+"""Customers who are evaluated, chosen at random."""
+REPEATED_SHARE = 0.1
+"""From this share of held-out items that are in the history of their customer on, customers buy again."""
+HALF_LIFE = 80.0
+"""Days after which an event counts half in own-frequency."""
+PAIR_LIMIT = 500_000_000
+"""Pairs of items that item-kNN counts, about two seconds: more customers than have so many pairs are sampled."""
+STANDARD_ERRORS = 2.0
+"""A difference of more standard errors than these is significant."""
+NDCG, RECALL = "ndcg@10", "recall@10"
+
+
+def check_reality(
+    model: Recommender,
+    test: Interactions,
+    train: Interactions,
+    *,
+    events: Literal["held-out", "new"] = "held-out",
+    seed: int = 0,
+    threads: int | None = None,
+) -> RealityCheck:
+    """Compare `model` with baselines on the events of `test`.
+
+    train: the earlier events of all customers, in the rows of the model's items. The model and its settings know only
+    these, and the baselines learn from them.
+    events: what `test` is, for the reader.
+    """
+    test = test if test.labels is None else test.select(test.labels)
+    customers = np.flatnonzero(test.lengths)
+    if len(customers) > CUSTOMER_LIMIT:
+        customers = np.random.default_rng(seed).choice(customers, CUSTOMER_LIMIT, replace=False)
+        test = test.select(mask_of(customers, len(test.users))[test.user_rows])
+    rows = train.users.rows(test.users.ids(customers))
+    histories = train.select(mask_of(rows[rows >= 0], len(train.users))[train.user_rows])
+    repeats = find_repeats(test, histories).mean() >= REPEATED_SHARE
+    candidates: Literal["unseen", "all"] = "all" if repeats else "unseen"
+
+    def measure(system: Recommender) -> Report:
+        options = {"histories": histories, "candidates": candidates, "threads": threads, "intervals": False}
+        return evaluate(system, test, k=10, metrics=("ndcg", "recall"), **options)  # type: ignore[arg-type]
+
+    ours = measure(model)
+    checked = [CheckedSystem(name=OURS, ndcg=ours[NDCG], recall=ours[RECALL])]
+    for name, baseline in make_baselines(train, repeats=bool(repeats), seed=seed).items():
+        report = measure(baseline)
+        row = CheckedSystem(name=name, ndcg=report[NDCG], recall=report[RECALL])
+        checked.append(_compare(row, ours.per_user[NDCG] - report.per_user[NDCG]))
+    return RealityCheck(rows=tuple(checked), customers=len(ours.users), candidates=candidates, events=events)
+
+
+def make_baselines(train: Interactions, *, repeats: bool, seed: int = 0) -> dict[str, Recommender]:
+    """The baselines by name, as far as the data have what they need: times, and customers who buy again."""
+    timed = train.times is not None
+    baselines: dict[str, Recommender] = {"popularity": Popularity(train)}
+    if timed:
+        baselines["recent-popularity"] = RecentPopularity(train)
+    if repeats:
+        baselines["own-frequency"] = OwnFrequency(train, HALF_LIFE if timed else None)
+    return baselines | {"item-knn": ItemKNN(sample_customers(train, PAIR_LIMIT, seed))}
+
+
+def find_repeats(test: Interactions, histories: Interactions) -> Booleans:
+    """Which events of `test`, among those of customers and items that `histories` know, repeat an earlier item."""
+    found = reindex(test, histories.users, histories.items)
+    if len(found) == 0:
+        return np.zeros(1, bool)
+    pairs, known = (data.user_rows.astype(np.int64) * len(data.items) + data.item_rows for data in (found, histories))
+    return np.isin(pairs, known)
+
+
+def sample_customers(data: Interactions, pairs: int, seed: int = 0) -> Interactions:
+    """The events of customers at random, as many as have this number of pairs of items, and of at least one."""
+    squares = data.lengths.astype(np.int64) ** 2
+    if squares.sum() <= pairs:
+        return data
+    order = np.random.default_rng(seed).permutation(len(squares))
+    kept = order[: max(1, int(np.searchsorted(np.cumsum(squares[order]), pairs, side="right")))]
+    return data.select(mask_of(kept, len(squares))[data.user_rows])
+
+
+def _compare(row: CheckedSystem, differences: Floats) -> CheckedSystem:
+    """The row of a baseline with its difference, from the difference of each customer."""
+    difference, count = float(differences.mean()), len(differences)
+    error = float(differences.std(ddof=1) / np.sqrt(count)) if count > 1 else None
+    significant = error is not None and abs(difference) > STANDARD_ERRORS * error
+    return replace(row, difference=difference, standard_error=error, significant=significant)

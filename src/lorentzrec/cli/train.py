@@ -22,12 +22,14 @@ from lorentzrec.cli.results import refuse_unwritable
 from lorentzrec.errors import ConfigError, InputError, TrainingInterrupted
 
 if TYPE_CHECKING:
+    from rich.console import RenderableType
     from rich.table import Table
 
     from lorentzrec.data.interactions import Interactions
     from lorentzrec.ingest.dataset import Dataset
     from lorentzrec.model.config import TrainingConfig
     from lorentzrec.model.model import Model
+    from lorentzrec.model.reality_check import RealityCheck
 
 EPOCHS_SHOWN = 10
 
@@ -267,7 +269,13 @@ def _save_unfinished(model: Model | None, place: Path, out: Path, checkpoint: Pa
 
 
 def show_model(model: Model, place: Path, json: bool, *, interrupted: bool) -> None:
+    from lorentzrec.model.notes import NoteKind
+    from lorentzrec.model.reality_check import describe_check
+
+    first_line = describe_check(model)
     result = {
+        "summary": first_line,
+        "check": None if model.check is None else model.check.to_dict(),
         "model": str(place),
         "config": model.config.to_dict(),
         "items": len(model.items),
@@ -277,10 +285,26 @@ def show_model(model: Model, place: Path, json: bool, *, interrupted: bool) -> N
         "notes": list(model.notes),
         "interrupted": interrupted,
     }
-    notes: Iterable[str] = model.notes
+    notes: Iterable[str] = [str(one) for one in model.note_records if one.kind is not NoteKind.LOST_CHECK]
     if sys.stderr.isatty():  # the progress bar has shown them, but with the names of options in Python
         notes = [one for one in notes if with_flags(one) != one]
-    print_result(result, epoch_table(model), f"The model is in {place}: {model!r}", json=json, notes=notes)
+    checked: list[RenderableType] = [] if model.check is None else [check_table(model.check)]
+    shown = [first_line[0].upper() + first_line[1:], *checked, epoch_table(model)]
+    print_result(result, *shown, f"The model is in {place}: {model!r}", json=json, notes=notes)
+
+
+def check_table(check: RealityCheck) -> Table:
+    """The model next to the baselines, with differences."""
+    columns = {"": "left bold", "NDCG@10": "right", "Recall@10": "right", "difference": "right", "result": "left"}
+    rows: list[list[Any]] = []
+    for row in check.rows:
+        difference = result = ""
+        if row.difference is not None:
+            error = "" if row.standard_error is None else f" ± {row.standard_error:.4f}"
+            difference = f"{row.difference:+.4f}{error}"
+            result = "loses" if row.ahead else "wins" if row.significant else "level"
+        rows.append([row.name, f"{row.ndcg:.4f}", f"{row.recall:.4f}", difference, result])
+    return table(columns, rows, title=f"Reality check on {check.basis}, {check.candidates} items ranked")
 
 
 def epoch_table(model: Model) -> Table:

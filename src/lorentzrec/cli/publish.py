@@ -58,6 +58,7 @@ def publish(
     $ lorentzrec publish model --to file:store --items shop --histories
     $ lorentzrec publish model --to postgresql://shop@db/recommendations --keep 5
     $ lorentzrec publish model --to file:store --test shop --require "ndcg@10>=0.95*current"
+    $ lorentzrec publish model --to file:store --require check
     $ lorentzrec publish --to file:store --rollback --reason "empty lists since 10:00"
     $ lorentzrec publish --to file:store --rollback 20261118T101500-0a1b2c
     $ lorentzrec publish challenger --to file:store --arm challenger=0.1
@@ -69,8 +70,10 @@ def publish(
     map: Make the map of all items for the page.
     index: Make an index if there are many items.
     require TEXT: MEASURE>=BOUND, which the new version must meet. Measures are items, overlap@10, and on held-out
-        events ndcg@10, hr@10, recall@10 and mrr@10. The bound is a number, or NUMBER*current. Repeatable. Defaults,
-        unless one of the same measure is given: items>=0.9*current and overlap@10>=0.27.
+        events ndcg@10, hr@10, recall@10 and mrr@10. The bound is a number, or NUMBER*current. "check" refuses a model
+        that loses to a baseline in the reality check of its training, or has none; "check>=popularity" is about one
+        baseline. Repeatable. Defaults, unless one of the same measure is given: items>=0.9*current and
+        overlap@10>=0.27.
     test DATASET: Held-out events for --require ndcg@10: the dataset with a test part that the model was trained on.
     force: Publish although a requirement is not met. The log of activations says so.
     reason TEXT: Why, for the log of activations.
@@ -190,7 +193,7 @@ def _read_held_out(data: str, folder: Path, model: Model, requirements: Sequence
     from lorentzrec.data.splitting import before_test
     from lorentzrec.serving.versions.gate import HeldOutEvents
 
-    if all(requirement.measure in ("items", "overlap") for requirement in requirements):
+    if all(requirement.measure in ("items", "overlap", "check") for requirement in requirements):
         raise InputError("--test is for requirements such as --require ndcg@10>=0.95*current: give one of them as well")
     parts = require_test(require_dataset(data, "--test"))
     if next(iter(parts.values())).digest != model.data_digest:

@@ -6,6 +6,11 @@ A requirement is MEASURE>=BOUND. The bound is a number, or a multiple of what th
     overlap@10>=0.27           mean share of the list of 10 that is also in the list of the current version
     ndcg@10>=0.95*current      also hr, recall and mrr: quality on held-out events, by full ranking
 
+The reality check of training has no bound but baselines:
+
+    check                      the model has a check, and loses to no baseline of it
+    check>=popularity          the same for one of the baselines
+
 A new measure is a function in `MEASURES`.
 """
 
@@ -22,6 +27,7 @@ import numpy as np
 from lorentzrec.base.counting import Count
 from lorentzrec.data.interactions import Interactions
 from lorentzrec.errors import ConfigError, InputError, LorentzrecError
+from lorentzrec.model.reality_check import ADVICE, RealityCheck
 from lorentzrec.serving.versions.comparison import VersionRecommender, measure_overlap, with_text_ids
 from lorentzrec.serving.versions.version import Version
 
@@ -36,6 +42,7 @@ FIRST_VERSION = "a first version has nothing to be compared with"
 
 Status = Literal["met", "missed", "not checked"]
 
+_CHECK = re.compile(r"check(?:>=(?P<baseline>[a-z]+(?:-[a-z]+)*))?")
 _NUMBER = r"(?:\d+\.?\d*|\.\d+)"
 _FORM = re.compile(
     rf"(?P<measure>[a-z]+)(?:@(?P<k>[1-9]\d{{0,3}}))?>=(?:(?P<number>{_NUMBER})|(?:(?P<factor>{_NUMBER})\*)?current)"
@@ -52,7 +59,7 @@ class PublishRefused(InputError):  # noqa: N818 - the name states what happened
 
 @dataclass(frozen=True)
 class Requirement:
-    """MEASURE@K>=BOUND, or MEASURE@K>=BOUND*current."""
+    """MEASURE@K>=BOUND, MEASURE@K>=BOUND*current, or check>=BASELINE."""
 
     measure: str
     k: int | None
@@ -61,8 +68,12 @@ class Requirement:
     """Whether the bound is a multiple of what the current version has."""
     given: bool = True
     """Whether the user gave it; False for a default."""
+    baseline: str | None = None
+    """What the check is about; None: all baselines."""
 
     def __str__(self) -> str:
+        if self.measure == "check":
+            return "check" if self.baseline is None else f"check>={self.baseline}"
         name = self.measure if self.k is None else f"{self.measure}@{self.k}"
         return f"{name}>={self.bound:g}{'*current' if self.relative else ''}"
 
@@ -132,11 +143,13 @@ def parse_requirements(texts: Iterable[str]) -> list[Requirement]:
 
 
 def _parse(text: str, *, given: bool = True) -> Requirement:
+    if (checked := _CHECK.fullmatch("".join(text.split()))) is not None:
+        return _require_check(text, checked["baseline"])
     found = _FORM.fullmatch("".join(text.split()))
-    if found is None or found["measure"] not in MEASURES:
+    if found is None or found["measure"] not in MEASURES or found["measure"] == "check":
         raise ConfigError(
             f"the requirement {text!r} is not MEASURE>=NUMBER or MEASURE>=NUMBER*current: give one such as "
-            f"{DEFAULTS[0]} or ndcg@10>=0.95*current; measures are {', '.join(MEASURES)}"
+            f"{DEFAULTS[0]} or ndcg@10>=0.95*current, or check; measures are {', '.join(MEASURES)}"
         )
     measure, k, relative = found["measure"], found["k"], found["number"] is None
     if (k is None) != (measure == "items"):
@@ -146,6 +159,12 @@ def _parse(text: str, *, given: bool = True) -> Requirement:
         raise ConfigError(f"{text!r} compares with the current version twice: give a number, such as {DEFAULTS[1]}")
     bound = float(found["number"] or found["factor"] or 1)
     return Requirement(measure, None if k is None else int(k), bound, relative, given)
+
+
+def _require_check(text: str, baseline: str | None) -> Requirement:
+    if baseline is not None and baseline not in ADVICE:
+        raise ConfigError(f"the requirement {text!r} has no baseline of the check: give one of {', '.join(ADVICE)}")
+    return Requirement("check", None, 0.0, relative=False, baseline=baseline)
 
 
 def check_requirements(requirements: Iterable[Requirement], candidates: Candidates) -> list[Result]:
@@ -232,6 +251,20 @@ def _measure_quality(requirement: Requirement, candidates: Candidates) -> Result
     return _judge(requirement, text, value, low, high, met=(value if high is None else high) >= requirement.bound)
 
 
+def _measure_check(requirement: Requirement, candidates: Candidates) -> Result:
+    """Refused if the model significantly loses to a baseline in the check of its training."""
+    described = candidates.new.manifest.get("check")
+    if described is None:
+        raise _NotChecked("the model has no reality check: train it with events held out, see `lorentzrec train`")
+    check = RealityCheck.from_dict(described)
+    rows = [row for row in check.baselines if requirement.baseline in (None, row.name)]
+    if not rows:
+        raise _NotChecked(f"the reality check of the model has no {requirement.baseline}")
+    others = ", ".join(f"{row.name} {row.ndcg:.4f}" for row in rows)
+    text = f"NDCG@10 {check.ours.ndcg:.4f}, {others} on {check.basis}"
+    return _judge(requirement, text, check.ours.ndcg, met=not any(row.ahead for row in rows))
+
+
 def _select_newer(test: Interactions, current: Version) -> Interactions:
     """The events that are newer than all that the current version was trained on."""
     newest = current.newest_time
@@ -262,4 +295,5 @@ MEASURES: dict[str, Callable[[Requirement, Candidates], Result]] = {
     "items": _measure_items,
     "overlap": _measure_overlap,
     **dict.fromkeys(("ndcg", "hr", "recall", "mrr"), _measure_quality),
+    "check": _measure_check,
 }

@@ -84,6 +84,7 @@ VERSION = FolderKind(
         "described_items": int,
         "dimension": int,
         "metrics": (dict, None),
+        "check": (dict, None),
         "files": {...: {"sha256": str, "bytes": int}},
         "index": ({"kind": str, "probes": int, "recall": float}, None),
         "map": ({"method": str}, None),
@@ -196,6 +197,7 @@ def write_version(
             **described,
             "dimension": model.config.dimension,
             "metrics": model.metrics,
+            "check": None if model.check is None else model.check.to_dict(),
             "files": {
                 file.name: {"sha256": checksum(file), "bytes": file.stat().st_size}
                 for file in sorted(partial.iterdir())

@@ -20,6 +20,8 @@ WEIGHTS = (0.0, 0.25, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0)
 USUAL_WEIGHT, USUAL_UNORDERED = 1.0, 2.0
 """The weights with and without order that are within 1 % of the best on validation events of Toys, Sports and MovieLens
 1M, and of gowalla. Another weight has to be better by a standard error."""
+FEW_CUSTOMERS = 200
+"""With fewer customers to choose on, another weight has to be better by two standard errors."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +64,8 @@ def choose_weight(model: Model, held_out: Interactions, metric: str) -> Choice:
     smooth = [means[max(index - 1, 0) : index + 2].mean() for index in range(len(means))]
     best, usual = int(np.argmax(smooth)), WEIGHTS.index(usual_weight(ordered=memory.ordered))
     gains = values[best] - values[usual]
-    if gains.mean() < gains.std() / np.sqrt(len(gains)):
+    errors = 1 if len(gains) >= FEW_CUSTOMERS else 2
+    if gains.mean() < errors * gains.std() / np.sqrt(len(gains)):
         best = usual
     return Choice(WEIGHTS[best], values.shape[1], float(means[0]), float(means[best or usual]))
 

@@ -138,7 +138,11 @@ def test_the_weight_of_the_memory_follows_the_new_events() -> None:
     start = train(chains(20).select(np.asarray(chains(20).times) < 15 * DAY), quick(epochs=1, memory="auto"))
     updated = update(start.with_points(memory=None), chains(20), rehearse=0, progress=False)
     adjusted = values(updated, NoteKind.MEMORY_ADJUSTED)
-    assert (adjusted["before"], adjusted["weight"], adjusted["events"]) == (0.0, 0.25, 225)  # of 500, in one half of the customers
+    assert (adjusted["before"], adjusted["weight"], adjusted["events"]) == (
+        0.0,
+        0.25,
+        225,
+    )  # of 500, in one half of the customers
     assert updated.memory is not None
     assert updated.memory.weight == pytest.approx(0.25 / updated.config.scale)
     again = update(updated, chains(25), rehearse=0, progress=False)

@@ -16,6 +16,7 @@ from lorentzrec import Interactions, TrainingConfig, train, update
 from lorentzrec._version import __version__
 from lorentzrec.errors import ConfigError, InputError
 from lorentzrec.model.model import Model
+from lorentzrec.model.reality_check import CheckedSystem, RealityCheck
 from lorentzrec.points.points import Points
 from lorentzrec.serving.stores.address import open_store
 from lorentzrec.serving.stores.store import Store
@@ -59,6 +60,7 @@ def statuses(results: Sequence[Result]) -> dict[str, str]:
         (["items >= 5"], [OVERLAP, "items>=5"]),
         (["overlap@20>=.5"], [ITEMS, "overlap@20>=0.5"]),
         (["items>=current"], [OVERLAP, "items>=1*current"]),
+        (["check", "check >= item-knn"], [ITEMS, OVERLAP, "check", "check>=item-knn"]),
         (["ndcg@10>=0.95*current", "hr@5>=0.1"], [ITEMS, OVERLAP, "ndcg@10>=0.95*current", "hr@5>=0.1"]),
     ],
 )
@@ -78,6 +80,8 @@ def test_requirements_as_text(given: list[str], all_of_them: list[str]) -> None:
         ("ndcg@0>=0.1", "is not MEASURE>=NUMBER"),
         ("items@10>=5", "has a length of lists: leave @ out"),
         ("ndcg>=0.1", "has no length of lists: give a length of the lists, such as ndcg@10"),
+        ("check>=0.1", "is not MEASURE>=NUMBER"),
+        ("check>=chance", "give one of popularity, recent-popularity, own-frequency, item-knn"),
         ("overlap@10>=0.5*current", "compares with the current version twice"),
     ],
 )
@@ -388,3 +392,32 @@ def test_results_as_json(store: Store) -> None:
     infinite = Result(QUALITY, "met", "", np.inf, 1.0, np.inf)
     assert infinite.to_dict()["value"] is None
     assert isinstance(PublishRefused("", results), InputError)
+
+
+def test_the_check_of_a_model_is_part_of_its_version(store: Store) -> None:
+    """popularity is level with the model, and item-kNN ahead of it. Own frequency was not compared."""
+    row = {"recall": 0.5, "standard_error": 0.01}
+    check = RealityCheck(
+        rows=(
+            CheckedSystem(name="this model", ndcg=0.1, recall=0.5),
+            CheckedSystem(name="popularity", ndcg=0.11, difference=-0.01, **row),
+            CheckedSystem(name="item-knn", ndcg=0.2, difference=-0.1, significant=True, **row),
+        ),
+        customers=250,
+        candidates="unseen",
+    )
+    checked = replace(shop_model(), check=check)
+    published = publish(checked, store, require=["check>=popularity"])
+    assert published.manifest["check"] == check.to_dict()
+    assert published.gate[-1].measured == "NDCG@10 0.1000, popularity 0.1100 on held-out events of 250 customers"
+    for requirement, status in (
+        ("check", "missed"),
+        ("check>=item-knn", "missed"),
+        ("check>=own-frequency", "not checked"),
+    ):
+        with pytest.raises(PublishRefused) as refused:
+            publish(checked, store, require=[requirement])
+        assert statuses(refused.value.results)[requirement] == status
+    with pytest.raises(PublishRefused, match="the model has no reality check"):
+        publish(shop_model(), store, require=["check"])
+    assert len(store.versions()) == 1

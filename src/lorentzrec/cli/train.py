@@ -304,7 +304,7 @@ def check_table(check: RealityCheck) -> Table:
             difference = f"{row.difference:+.4f}{error}"
             result = "loses" if row.ahead else "wins" if row.significant else "level"
         rows.append([row.name, f"{row.ndcg:.4f}", f"{row.recall:.4f}", difference, result])
-    return table(columns, rows, title=f"Reality check on {check.basis}, {check.candidates} items ranked")
+    return table(columns, rows, title=f"Reality check on {check.basis}")
 
 
 def epoch_table(model: Model) -> Table:

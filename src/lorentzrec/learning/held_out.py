@@ -1,7 +1,7 @@
 """Events that are held out from training: one half of their customers chooses settings, the other half is the check.
 
 Every choice that a run makes after its last epoch is made on `choosing`, and keeps the usual value unless another one
-is better by more than a standard error. Nothing is chosen on `checking`.
+is clearly better. Nothing is chosen on `checking`.
 """
 
 from __future__ import annotations

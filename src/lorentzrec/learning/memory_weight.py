@@ -19,9 +19,10 @@ WEIGHTS = (0.0, 0.25, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0)
 """In units of the loss, where the score is multiplied by `scale`."""
 USUAL_WEIGHT, USUAL_UNORDERED = 1.0, 2.0
 """The weights with and without order that are within 1 % of the best on validation events of Toys, Sports and MovieLens
-1M, and of gowalla. Another weight has to be better by a standard error."""
-FEW_CUSTOMERS = 200
-"""With fewer customers to choose on, another weight has to be better by two standard errors."""
+1M, and of gowalla."""
+STANDARD_ERRORS = 2
+"""Another weight has to be better than the usual one by this many. By one, a random half of the held-out customers of
+MovieLens 1M changes the weight in 35 % of all cases, and by two in 2 %."""
 
 
 @dataclass(frozen=True)
@@ -64,8 +65,7 @@ def choose_weight(model: Model, held_out: Interactions, metric: str) -> Choice:
     smooth = [means[max(index - 1, 0) : index + 2].mean() for index in range(len(means))]
     best, usual = int(np.argmax(smooth)), WEIGHTS.index(usual_weight(ordered=memory.ordered))
     gains = values[best] - values[usual]
-    errors = 1 if len(gains) >= FEW_CUSTOMERS else 2
-    if gains.mean() < errors * gains.std() / np.sqrt(len(gains)):
+    if gains.mean() < STANDARD_ERRORS * gains.std() / np.sqrt(len(gains)):
         best = usual
     return Choice(WEIGHTS[best], values.shape[1], float(means[0]), float(means[best or usual]))
 

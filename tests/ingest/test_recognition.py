@@ -33,7 +33,7 @@ def invoices(rows: int = 400) -> pd.DataFrame:
             "InvoiceNo": [f"{'C' if number % 17 == 0 else ''}{536_000 + number}" for number in invoice],
             "StockCode": [f"{85_000 + code}{'A' if code % 3 else ''}" for code in draw.integers(0, 60, rows)],
             "Description": "a gift",
-            "Quantity": draw.integers(-3, 30, rows),
+            "Quantity": draw.integers(1, 30, rows),
             "InvoiceDate": pd.Timestamp("2011-03-01") + pd.to_timedelta(invoice * 37, unit="min"),
             "UnitPrice": draw.integers(1, 900, rows) / 100,
             "CustomerID": customer,
@@ -132,7 +132,8 @@ def test_columns_without_times_are_not_mentioned() -> None:
         "product_name": ["tea 2024"],
         "amount_id": [1_700_000_000],
     }
-    assert Interactions.from_frame(pl.DataFrame({"user": ["u"], "item": ["i"], **columns})).notes == ()
+    notes = Interactions.from_frame(pl.DataFrame({"user": ["u"], "item": ["i"], **columns})).notes
+    assert notes == ("the column 'quantity' is taken for the quantity",)
 
 
 def test_an_id_is_preferred_to_a_name() -> None:

@@ -105,6 +105,27 @@ def test_ties_duplicates_and_unusual_ids(tmp_path: Path, engine: SparkEngine, op
     both(config, engine, tmp_path)
 
 
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"split": "last_days", "split_options": {"days": 4}, "minimum_item_events": 3},
+        {"split": "next_order", "split_options": {"days": 4}, "label_events": ("buy",)},
+        {"source": Source(ties="file")},
+        {"source": Source(time_column="")},
+    ],
+)
+def test_cancellations(tmp_path: Path, engine: SparkEngine, options: dict[str, Any]) -> None:
+    draw, lines = np.random.default_rng(3), ["user,item,time,quantity,order_id,event"]
+    for _ in range(500):
+        user, item, day, order = (draw.integers(limit) for limit in (9, 7, 20, 4))
+        quantity, kind = draw.choice(["3", "1.5", "1", "-1", "-2", "0", ""]), draw.choice(["buy", "view"])
+        lines.append(f"{user},{item},{day * 86_400},{quantity},{day}-{order},{kind}")
+    (tmp_path / "events.csv").write_text("\n".join(lines))
+    report = both(PrepareConfig(events=(str(tmp_path / "events.csv"),), **options), engine, tmp_path)
+    assert any("took back" in note for note in report.notes)
+
+
 def random_events(count: int, **sizes: int) -> pl.DataFrame:
     """Columns of whole numbers below `sizes`; the last is a time, in steps of half a day."""
     generator = np.random.default_rng(1)

@@ -99,7 +99,7 @@ def field_options(
 
 def event_file_options(command: Command) -> Command:
     """A decorator that adds the options for reading event files, for commands that take a dataset or files."""
-    columns = ("user_column", "item_column", "time_column", "order_column", "weight_column")
+    columns = ("user_column", "item_column", "time_column", "order_column", "quantity_column", "weight_column")
     command = field_options(Source, "Event files", columns, override=True)(command)
     return field_options(PrepareConfig, "Event files", ["reader"])(command)
 

@@ -147,9 +147,10 @@ class Interactions:
         """Events of a pandas, Polars or pyarrow data frame, one per row; the arguments are the names of its columns.
 
         Columns that are not named are recognised as `from_file` recognises them, by names and values; `notes` lists
-        what was recognised, what is not used and which rows were left out. `time=""` and `order=""` leave times and
-        orders out. `options`: time_unit, time_format, ties ("shuffle" or "given"), tie_seed, ordered, rating, and the
-        filters of `from_file` (minimum_rating, event_weights, label_events, since, until, duplicates, ...).
+        what was recognised, what is not used and which rows were left out. `time=""`, `order=""` and `quantity=""`
+        leave these columns out. `options`: time_unit, time_format, ties ("shuffle" or "given"), tie_seed, ordered, the
+        columns rating and quantity, and the filters of `from_file` (minimum_rating, event_weights, label_events, since,
+        until, duplicates, ...).
         """
         names = {"user": user, "item": item, "time": time, "weight": weight, "order": order, "kind": kind}
         return find_reader("from_frame")(

@@ -98,13 +98,28 @@ def _leave_last_two(events: EventColumns, *, seed: int = 0) -> dict[str, Any]:
 
 
 def _last_days(events: EventColumns, *, days: float = 7) -> dict[str, Any]:
-    if not days > 0 or not math.isfinite(days):
-        raise ConfigError(f"last_days: days is {days}: give a positive number of days")
-    assert events.last_time is not None
-    start = events.last_time - days * SECONDS_PER_DAY
+    start = _find_start("last_days", events.last_time, days)
     late = events.time > start
     known = events.first_time <= start
     return {"test": late & known, "left_out": late & ~known}
+
+
+def _find_start(how: str, last_time: float | None, days: float) -> float:
+    """When training ends and the test begins."""
+    if not days > 0 or not math.isfinite(days):
+        raise ConfigError(f"{how}: days is {days}: give a positive number of days")
+    assert last_time is not None
+    return last_time - days * SECONDS_PER_DAY
+
+
+def find_training_end(how: str | None, options: Mapping[str, Any], last_time: float) -> float | None:
+    """The time of the last possible training event of a split by time; None for other splits.
+
+    `last_time`: that of the newest event of all.
+    """
+    if how not in RULES or "days" not in (known := inspect.signature(RULES[how].masks).parameters):
+        return None
+    return _find_start(how, last_time, options.get("days", known["days"].default))
 
 
 def _leave_last_order_out(events: EventColumns) -> dict[str, Any]:
@@ -113,11 +128,8 @@ def _leave_last_order_out(events: EventColumns) -> dict[str, Any]:
 
 
 def _next_order(events: EventColumns, *, days: float = 21) -> dict[str, Any]:
-    if not days > 0 or not math.isfinite(days):
-        raise ConfigError(f"next_order: days is {days}: give a positive number of days")
-    assert events.last_time is not None
+    start = _find_start("next_order", events.last_time, days)
     assert events.order is not None
-    start = events.last_time - days * SECONDS_PER_DAY
     late = events.order.time > start
     first_late = late & (events.order.time_before <= start) & (events.order.position > 0)
     return {"test": first_late, "left_out": late & ~first_late}

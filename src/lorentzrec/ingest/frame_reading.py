@@ -36,11 +36,13 @@ _OPTIONS = ("decimal", "thousands", "time_unit", "time_format", "ordered", "ties
 """Fields of `Source` that a frame can need."""
 _COLUMNS = ("user", "item", "time", "weight", "order", "kind")
 """Arguments of `from_frame` with names of columns."""
+_FURTHER_COLUMNS = ("rating", "quantity")
+"""Options of `from_frame` with names of columns."""
 
 
 def read_frame(frame: Any, names: Mapping[str, str | int], options: Mapping[str, Any]) -> Interactions:
     """The events of a data frame; see `Interactions.from_frame`. `names`: user, item, ... -> the given column."""
-    check_names([*_COLUMNS, *_OPTIONS, "rating", *FILTERS], options, "option of from_frame")
+    check_names([*_COLUMNS, *_OPTIONS, *_FURTHER_COLUMNS, *FILTERS], options, "option of from_frame")
     try:
         return _read(frame, {role: str(name) for role, name in names.items()}, dict(options))
     except InputError as error:
@@ -49,8 +51,7 @@ def read_frame(frame: Any, names: Mapping[str, str | int], options: Mapping[str,
 
 def _read(frame: Any, names: dict[str, str], options: dict[str, Any]) -> Interactions:
     table = _open(frame)
-    if "rating" in options:
-        names["rating"] = str(options.pop("rating"))
+    names |= {role: str(options.pop(role)) for role in _FURTHER_COLUMNS if role in options}
     given: dict[str, Any] = {f"{'event' if role == 'kind' else role}_column": name for role, name in names.items()}
     given |= {name: options.pop(name) for name in _OPTIONS if name in options}
     if given.get("ties", "shuffle") not in ("shuffle", "given"):
@@ -81,7 +82,7 @@ def _read(frame: Any, names: dict[str, str], options: dict[str, Any]) -> Interac
 def _in_python(text: str) -> str:
     """A message with the arguments of `from_frame` instead of the options of files."""
     text = re.sub(r"`event_column", "`kind", text)
-    text = re.sub(r"`(user|item|time|weight|order|rating)_column", r"`\1", text)
+    text = re.sub(r"`(user|item|time|weight|order|rating|quantity)_column", r"`\1", text)
     text = text.replace("`ties='file'` if the order of the file", "`ties='given'` if the order of the rows")
     text = text.replace("`ties='file'`", "`ties='given'`")
     return text.replace(f"{ADDRESS} line ", f"{ADDRESS} row ").replace("in the order of the file", "in the given order")

@@ -1,8 +1,8 @@
 """From typed events to numbered, sorted histories: one definition, in Narwhals, for every engine.
 
-Order of the steps: faults, event weights, rating threshold, time window; ids to codes (their rank by id: integers that
-sort like the ids); bots, duplicates, minimum counts or k-core, maximum history length; rows by falling frequency;
-split. Every order is total and every sum exact, so that all engines give the same result.
+Order of the steps: faults, quantities of 0, event weights, rating threshold, time window; ids to codes (their rank by
+id: integers that sort like the ids); cancellations, bots, duplicates, minimum counts or k-core, maximum history length;
+rows by falling frequency; split. Every order is total and every sum exact, so that all engines give the same result.
 """
 
 from __future__ import annotations
@@ -18,11 +18,26 @@ import narwhals as nw
 
 from lorentzrec.base.counting import Count
 from lorentzrec.data.event_order import order_key, random_key, tie_key
-from lorentzrec.data.splitting import LATER_ORDERS, EventColumns, OrderColumns, find_rule, random_note, unseen_note
+from lorentzrec.data.splitting import (
+    LATER_ORDERS,
+    EventColumns,
+    OrderColumns,
+    find_rule,
+    find_training_end,
+    random_note,
+    unseen_note,
+)
 from lorentzrec.data.times import MICROSECONDS, parse_moment
 from lorentzrec.errors import InputError
 from lorentzrec.ingest.engine import Engine, Frame
 from lorentzrec.ingest.layouts import Layout, explain_reader
+from lorentzrec.ingest.quantities import (
+    QUANTITY,
+    count_quantities,
+    describe_cancellations,
+    describe_quantities,
+    match_cancellations,
+)
 from lorentzrec.ingest.reading import BLANKS, FAULT_COLUMNS, FLOAT, INTEGER, NOTHING, count_faults, fault_error
 
 if TYPE_CHECKING:
@@ -76,6 +91,10 @@ class Pipeline:
         """Faulty rows that were skipped, if there are any."""
         self.timed = self.weighted = self.whole_seconds = False
         """Whether there are times, weights, and only whole seconds; set from the events."""
+        self.cancellations = 0
+        """Events with negative quantities."""
+        self.last_time: float | None = None
+        """The time of the newest event, by which the split decides; None: that of the events that are split."""
         self.within: tuple[str, ...] = ()
         """The columns that decide the order of a customer's events, in turn."""
 
@@ -93,6 +112,8 @@ class Pipeline:
         self.watch("numbering ids")
         coded, tables = self._code_ids(sound)
         self.watch("cleaning")
+        if self.cancellations:
+            coded = self._take_back(coded)
         train, test = coded.drop("part"), None
         if config.split == "given":
             train, test = coded.filter(nw.col("part") == 0), coded.filter(nw.col("part") == 1)
@@ -156,11 +177,13 @@ class Pipeline:
         return self.steps[-1].rows_out
 
     def _filter_rows(self, events: Frame) -> Frame:
-        config, time = self.config, nw.col("time")
+        config, time, roles = self.config, nw.col("time"), self.layouts[0].roles
         rules: list[tuple[str, str, nw.Expr]] = [
             ("read", "faulty rows", nw.col("fault").is_null()),
             ("ids", "rows without a user or an item", ~(nw.col("user").is_null() | nw.col("item").is_null())),
         ]
+        if "quantity" in roles and "event" not in roles:  # a view may have a quantity of 0
+            rules.append(("quantities", "quantities of 0", QUANTITY != 0))
         if config.event_weights:
             kinds = list(config.event_weights)
             rules.append(("event weights", f"events other than {', '.join(kinds)}", nw.col("event").is_in(kinds)))
@@ -177,6 +200,9 @@ class Pipeline:
         if self.timed and not self.positions:
             fractions = (time % MICROSECONDS != 0).fill_null(False)
             counts["fractions"] = (fractions & passing[-1]).cast(nw.Int64).sum()
+        if "quantity" in roles:
+            counts |= count_quantities(passing[1])
+            counts["cancellations"] = ((QUANTITY < 0) & passing[-1]).cast(nw.Int64).sum()
         found = self.engine.collect(events.select(nw.len().alias("rows"), **counts)).row(0, named=True)
         rows_in = int(found["rows"])
         for number, (name, why, _) in enumerate(rules):
@@ -184,7 +210,7 @@ class Pipeline:
             if number == 0 and rows_out < rows_in:
                 self.rejected = events.filter(~nw.col("fault").is_null()).select(*FAULT_COLUMNS)
                 why = self._describe_faults(self.rejected, rows_in - rows_out)
-            if name != "ids" or rows_out < rows_in:
+            if name not in ("ids", "quantities") or rows_out < rows_in:
                 self.steps.append(Step(name, rows_in, rows_out, why))
             rows_in = rows_out
         if (found["after_1"] or 0) < (found["after_0"] or 0):
@@ -193,6 +219,10 @@ class Pipeline:
             self._note_missing(lacking, int(found["rows"]))
         if found["rows"] == 0:
             raise InputError(f"{', '.join(config.events)} holds no events: give at least one")
+        if "quantity" in roles:
+            sound = int(found["after_1"] or 0)
+            self.notes += describe_quantities(found, sound, self.layouts[0], kinds="event" in roles)
+            self.cancellations = int(found["cancellations"] or 0)
         for step in self.steps:
             if step.rows_out == 0:
                 raise InputError(f"no event is left after {step.name} ({step.why}): check the files and the options")
@@ -263,9 +293,43 @@ class Pipeline:
             columns["order"] = nw.col("order").fill_null("")
         if self.weighted:
             columns["weight"] = self._weight(self._names(events))
+        if self.cancellations:
+            columns["cancels"] = (QUANTITY < 0).cast(nw.Int64)
         if self.config.label_events:
             columns["label"] = nw.col("event").is_in(list(self.config.label_events)).cast(nw.Int32)
         return self.engine.persist(coded.select(**columns, part=nw.col("part"))), tables
+
+    def _take_back(self, events: Frame) -> Frame:
+        """The events without cancellations and without those that they take back.
+
+        A cancellation after the end of training takes back no training event, which was bought when training ended.
+        """
+        config, cancels = self.config, nw.col("cancels") == 1
+        pair = ["user_code", "item_code"]
+        pairs = self.engine.persist(events.filter(cancels).select(*pair).unique())
+        affected, others = (events.join(pairs, on=pair, how=how) for how in ("semi", "anti"))
+        matched = self.engine.map_customers(
+            affected, "user_code", lambda frame: match_cancellations(frame, self.within, timed=self.timed)
+        )
+        taken_back = ~cancels & ~nw.col("cancellation_part").is_null()
+        too_late = (nw.col("part") == 0) & (nw.col("cancellation_part") == 1)
+        if self.timed:
+            self.last_time = self.engine.collect(events.filter(~cancels).select(nw.col("time").max())).item()
+        if self.last_time is not None:
+            end = find_training_end(config.split, config.split_options, self.last_time)
+            if end is not None:
+                too_late = (nw.col("time") <= end) & (nw.col("cancellation_time") > end)
+        sums = {"all": taken_back, "too_late": taken_back & too_late}
+        found = self.engine.collect(
+            matched.select(**{name: sign.fill_null(False).cast(nw.Int64).sum() for name, sign in sums.items()})
+        ).row(0, named=True)
+        late = int(found["too_late"] or 0)
+        counts = (int(found["all"] or 0) - late, self.cancellations - int(found["all"] or 0), late)
+        self.notes.append(describe_cancellations(*counts, timed=self.timed))
+        kept = matched.filter(~cancels & ~(taken_back & ~too_late).fill_null(False))
+        names = [name for name in self._names(events) if name != "cancels"]
+        why = "cancellations, and the events that they took back"
+        return self._record("cancellations", nw.concat([others.select(*names), kept.select(*names)]), why)
 
     def _code_orders(self, events: Frame) -> Frame:
         """The events with the rank and the random key of their orders; those without an order have one together."""
@@ -429,7 +493,9 @@ class Pipeline:
     def _split(self, events: Frame) -> tuple[Frame, tuple[str, ...]]:
         how, options = str(self.config.split), dict(self.config.split_options)
         rule = find_rule(how, options, ordered=self.timed)
-        last_time = self.engine.collect(events.select(nw.col("time").max())).item() if self.timed else None
+        last_time = self.last_time
+        if self.timed and last_time is None:
+            last_time = self.engine.collect(events.select(nw.col("time").max())).item()
         labelled = bool(self.config.label_events)
         order = [name for name in self.within if name in self._names(events)]
 

@@ -1,4 +1,4 @@
-"""One event file to typed events: user, item, time in microseconds, weight, rating, event; faults with their lines.
+"""One event file to typed events: user, item, time in microseconds, weight, rating, ...; faults with their lines.
 
 Both engines read with these functions (on Spark inside the tasks), so that a file means the same on either. In addition
 to the roles that were found, a frame of events has five columns about faults: `fault` is what is wrong, or null;
@@ -250,7 +250,8 @@ def convert_fields(raw: pl.LazyFrame, layout: Layout, *, keep: Iterable[str] = (
             fault(values[role] < oldest, reason)
             fault(values[role] >= times.NEWEST_TIME, times.fault_of_late_times(first))
         else:
-            fault(~present, "missing")
+            if role != "quantity":
+                fault(~present, "missing")
             if kind != pl.String and not kind.is_numeric():
                 raise InputError(f"{what} are {kind}: give numbers")
             values[role] = field.cast(pl.Float64, strict=False)
@@ -261,7 +262,12 @@ def convert_fields(raw: pl.LazyFrame, layout: Layout, *, keep: Iterable[str] = (
             if role == "weight":
                 # Through 32 bits here, so that sums of weights are exact and every engine rounds them the same way.
                 values[role] = values[role].cast(pl.Float32).cast(pl.Float64)
-            fault(values[role].is_null() | ~values[role].is_finite(), NOT_FINITE)
+            unreadable_number = values[role].is_null() | ~values[role].is_finite()
+            if role == "quantity":
+                values[role] = pl.when(present).then(values[role])
+                fault(present & unreadable_number, RowFault(NOT_FINITE, "`quantity_column=''`"))
+            else:
+                fault(unreadable_number, NOT_FINITE)
             if role == "weight":
                 fault(values[role] <= 0, "not positive")
     text = pl.col("__text") if "__text" in schema else _show_row(layout, schema)

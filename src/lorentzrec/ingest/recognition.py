@@ -28,6 +28,8 @@ KNOWN_NAMES = {
     "time": "time|timestamp|ts|date|datetime|eventtime",
     "order": rf"(order|basket|cart|invoice|receipt|transaction|purchase|bestell|auftrags?|rechnungs?|bon|warenkorb)"
     rf"{_NUMBER}|order|basket|invoice|bestellung|auftrag|rechnung|warenkorb",
+    "quantity": "(order|ordered|item|product|purchase|purchased|sale|sales|sold)?(quantity|quantities|qty)|"
+    "menge|anzahl|st(ü|ue)ckzahl|cantidad|quantit(e|é)",
     "rating": "rating|bookrating|score|stars|overall",
     "event": "event(type|name|kind)?|kind|action(type)?|interaction(type)?|behaviou?r(type)?",
 }
@@ -36,8 +38,10 @@ _TIME_NAMES = rf"{_DEED}{_MOMENT}|datum|zeit|zeitstempel|fecha|day|when|t|moment
 """Further names of times, if the values are times."""
 _COUNTERS = rf"{KNOWN_NAMES['time']}|{_TIME_NAMES}|{_DEED}?(day|week|month|session|order|visit)(number|no|nr|num|index)"
 """Names of what may count the days or orders of a customer: an order of events without moments."""
-_RECOGNISED = ("user", "item", "time", "order")
+_RECOGNISED = ("user", "item", "time", "order", "quantity")
 """Roles that are taken without an option; ratings and kinds of events matter only to some options."""
+_PLURALS = {"time": "times", "order": "orders", "quantity": "quantities"}
+"""Roles that events can be without."""
 
 
 @dataclass(frozen=True)
@@ -59,6 +63,18 @@ class Column:
     @property
     def holds_times(self) -> bool:
         return self.kind != "object" and self.values is not None and are_times(self.values)
+
+    @property
+    def holds_numbers(self) -> bool:
+        """Whether the values are numbers, as far as they are known; a decimal sign may be a point or a comma."""
+        import polars as pl
+
+        if self.values is None or self.values.dtype.is_numeric():
+            return self.kind != "object"
+        if self.values.dtype != pl.String:
+            return False
+        spelled = self.values.drop_nulls().str.strip_chars()
+        return bool(spelled.str.contains(r"^([+-]?\d[\d.,' ]*)?$").all())
 
 
 @dataclass(frozen=True)
@@ -87,16 +103,23 @@ def recognise(columns: Sequence[Column], source: Source, needed: Collection[str]
             continue
         free = [one for one in columns if one.name not in roles.values()]
         known = _find_times(free) if role == "time" else _find_named(free, role)
+        if role == "quantity":
+            found.notes.extend(
+                f"{one.name!r} has the name of a quantity and holds no numbers: it is not used"
+                for one in known
+                if not one.holds_numbers
+            )
+            free, known = ([one for one in some if one.holds_numbers] for some in (free, known))
         exact = named.get(role)
         if exact in free and (exact.kind != "object" or not known):
             roles[role] = role
-            if role == "order":  # it may also be a number that sorts something
-                found.notes.append("the column 'order' is taken for the order")
+            if role in ("order", "quantity"):  # `order` may also be a number that sorts something
+                found.notes.append(f"the column {role!r} is taken for the {role}")
         elif len(known) == 1:
             roles[role] = known[0].name
             found.notes.append(f"the column {known[0].name!r} is taken for the {role}")
-        elif known and role in ("time", "order"):
-            those, what = " and ".join(repr(one.name) for one in known), {"time": "times", "order": "orders"}[role]
+        elif known and role in _PLURALS:
+            those, what = " and ".join(repr(one.name) for one in known), _PLURALS[role]
             found.notes.append(f"{those} look like {what} and are not used: choose one with `{role}_column`")
         elif known and role in ("user", "item"):
             those = _list(one.name for one in known)

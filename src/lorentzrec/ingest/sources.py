@@ -11,9 +11,9 @@ from lorentzrec.base.field_checks import Range, check_fields, check_names
 from lorentzrec.data.times import check_format
 from lorentzrec.errors import ConfigError
 
-ROLES = ("user", "item", "time", "weight", "rating", "event", "order")
+ROLES = ("user", "item", "time", "weight", "rating", "event", "order", "quantity")
 """What a column can be for. `rating` is for a threshold, `event` (view, purchase, ...) for weights by kind, `order` for
-what was bought together."""
+what was bought together, `quantity` for returns and cancellations, whose quantities are negative."""
 
 _SPELLINGS = {"tab": "\t", "\\t": "\t", "space": " ", "comma": ",", "semicolon": ";", "pipe": "|"}
 """Names of separators, for shells."""
@@ -52,6 +52,13 @@ class Source:
     order_id, if it exists. An empty string: orders are not used.
 
     Change it if the name is not recognised; to an empty string if the numbers do not mean orders.
+    """
+    quantity_column: str | None = None
+    """Column of the quantity; by default quantity, or a common name such as qty, if it exists. A negative quantity is a
+    cancellation or a return: it takes back the customer's latest earlier event with the item. An empty string:
+    quantities are not used.
+
+    Change it if the name is not recognised; to an empty string if negative numbers mean something else.
     """
     weight_column: str | None = None
     """Column of the weight; by default weight, if it exists.

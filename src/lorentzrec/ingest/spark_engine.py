@@ -34,7 +34,11 @@ EVENTS_PER_TASK = 2_000_000
 _ReadTask = tuple[Layout, int, int | None]
 """A file, the first of its events to read, and how many; None: all."""
 
-_TYPES = {"part": "int", "weight": "double", "rating": "double"} | dict.fromkeys(("time", "sequence", "line"), "bigint")
+_TYPES = {
+    "part": "int",
+    **dict.fromkeys(("weight", "rating", "quantity"), "double"),
+    **dict.fromkeys(("time", "sequence", "line"), "bigint"),
+}
 _ARROW = {"bigint": "int64", "double": "float64", "int": "int32", "string": "string"}
 
 

@@ -158,7 +158,7 @@ class MidpointRecommender:
         [found] = model.recommend_many(
             [model.items.ids(history.items)], weights=given, k=1, exclude_seen=False, allow=[itemid]
         )
-        items, shares, _ = shares_of(model.ranker, history.items, row, history.weights)
+        items, shares, *_ = shares_of(model.ranker, history, row)
         order = [index for index in np.argsort(-shares[0], kind="stable")[:N].tolist() if shares[0, index] > 0]
         parts = [(model.items.id(int(items[index])), float(shares[0, index])) for index in order]
         return float(found.scores[0]), parts, user_weights

@@ -39,15 +39,17 @@ def keep_best(given, owners, rows, scores, found):
 
 @kernel
 def rank_candidates(
-    queries, found, histories, offsets, weights, points, kind, memory, rule, seen, scratch, rows, scores
+    queries, found, histories, offsets, weights, points, kind, memory, rule, repeats, seen, scratch, rows, scores
 ):
     """Write the rows and scores of the best of each query's candidates, and of the items that its history boosts.
 
-    kind: hyperbolic, by distance. rule: of the memory, whether it is ordered, its weight and sharpness. seen: the mark
-    of items of the history, `FREE` if they may be recommended. scratch: zeros and marks per item, which are restored,
-    room for items, and for the best scores by points.
+    kind: hyperbolic, by distance. rule: of the memory, whether it is ordered, its weight and sharpness. repeats: for
+    each query, the items that were bought before, with their boosts. seen: the mark of items of the history, `FREE` if
+    they may be recommended. scratch: zeros, again zeros and marks per item, which are restored, room for items, and for
+    the best scores by points.
     """
-    sums, touched, marks, near = scratch
+    sums, added, touched, marks, near = scratch
+    repeat_offsets, repeat_items, repeat_boosts = repeats
     neighbour_offsets, neighbours, values = memory
     ordered, weight, sharpness = rule
     k = rows.shape[1]
@@ -70,6 +72,8 @@ def rank_candidates(
         unit = 1.0 if ordered or greatest == 0 else greatest
         for i in range(len(history)):
             marks[history[i]] |= seen
+        for i in range(repeat_offsets[g], repeat_offsets[g + 1]):
+            added[repeat_items[i]] = repeat_boosts[i]
 
         left = 0
         near[:] = -np.inf
@@ -81,9 +85,15 @@ def rank_candidates(
             left += 1
             score = _score_of(queries, g, points, item, kind)
             _insert_number(near, score)
-            boost = weight * np.log1p(sharpness * sums[item] / unit)
+            boost = weight * np.log1p(sharpness * sums[item] / unit) + added[item]
             _insert(rows, scores, g, item, score + boost)
         if left >= k:
+            for i in range(repeat_offsets[g], repeat_offsets[g + 1]):
+                item = repeat_items[i]
+                if marks[item] == FREE:
+                    marks[item] = SCORED
+                    boost = weight * np.log1p(sharpness * sums[item] / unit) + added[item]
+                    _insert(rows, scores, g, item, _score_of(queries, g, points, item, kind) + boost)
             # Beyond what the index finds, no item scores more than this by its point.
             beyond = near[min(left, len(near)) - 1]
             least = _sum_for(scores[g, k - 1] - beyond, unit, rule)
@@ -103,6 +113,9 @@ def rank_candidates(
         for i in range(found.shape[1]):
             if found[g, i] >= 0:
                 marks[found[g, i]] &= _NOT_SCORED
+        for i in range(repeat_offsets[g], repeat_offsets[g + 1]):
+            added[repeat_items[i]] = 0
+            marks[repeat_items[i]] &= _NOT_SCORED
         for i in range(len(history)):
             marks[history[i]] &= _NOT_SEEN
 

@@ -97,7 +97,9 @@ class BatchRecommender:
         self._lengths = self.histories.lengths
         self.customers = np.flatnonzero(self._lengths)
         """Rows of the customers with events."""
-        self._seen_excluded = options.exclude_seen is not False
+        self._seen_excluded = options.exclude_seen
+        if options.exclude_seen is None:
+            self._seen_excluded = model.repeats is None
         self._never = _known_rows(model, options.exclude, "exclude")
         self._allowed = None if options.allow is None else _known_rows(model, options.allow, "allow")
         self._permitted = None
@@ -210,8 +212,8 @@ class BatchRecommender:
                 lists += [[] for _ in recommended]
                 continue
             for reasons in strongest_reasons(self._ranker, read_history(self.histories, user), recommended):
-                lists.append([{"item": items.id(row), "share": share, "kind": kind} for row, share, kind in reasons])
-        kind = pl.List(pl.Struct({"item": items.series.dtype, "share": pl.Float64, "kind": pl.String}))
+                lists.append([{**reason._asdict(), "item": items.id(reason.row)} for reason in reasons])
+        kind = pl.List(pl.Struct({"item": items.series.dtype, "share": pl.Float64, "kind": pl.String, "count": pl.Int64}))
         return pl.Series("because", lists, dtype=kind)
 
     def _ranked(self, users: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
@@ -249,11 +251,11 @@ class BatchRecommender:
         """Rows and scores for customers with at most `longest` events; -1 if the index finds too few items."""
         assert self._lists is not None
         k, histories = self._count, self.histories.histories_of(users)
-        queries = self.model.points.queries(*histories)
+        queries = self.model.points.queries(*histories[:3])
         # Items of the history are near the query, and take the place of others in the nearest lists.
         found = self._lists.search(queries, 2 * k + longest, best=k + longest / 8)
         never = None if self._permitted is None else np.flatnonzero(~self._permitted)
-        return best_candidates(self._ranker, queries, found, k, *histories, never, exclude_seen=self._seen_excluded)
+        return best_candidates(self._ranker, queries, found, k, histories, never, exclude_seen=self._seen_excluded)
 
     def _ranked_exactly(self, users: NDArray[np.int64]) -> list[tuple[NDArray[np.int64], NDArray[np.float32]]]:
         ranker, options, points = self._ranker, self.options, self.model.user_points
@@ -261,7 +263,7 @@ class BatchRecommender:
         if points is not None:
             queries = self.model.points.space.precise(points[users])
         else:
-            queries = np.array([ranker.query(*history) for history in histories])
+            queries = np.array([ranker.query(history.items, history.weights) for history in histories])
         seen = [history.items if self._seen_excluded else NO_ROWS for history in histories]
         excluded = [np.concatenate([self._never, items]) for items in seen]
         return ranker.top_many(queries, self._count, excluded, self._allowed, options.threads, histories)

@@ -145,6 +145,7 @@ class _Histories(NamedTuple):
     lengths: NDArray[np.int64]
     item_rows: NDArray[np.int32]
     weights: NDArray[np.float32]
+    times: NDArray[np.float64]
     unknown_events: int
 
 
@@ -171,12 +172,12 @@ def _read_histories(store: Store, items: Vocabulary) -> _Histories:
     place[text.series.arg_sort().to_numpy()] = np.arange(len(items))
     place[UNKNOWN] = -1
     order = np.lexsort((place[row], moment, owner))
-    owner, row, weight = owner[order], row[order], weight[order]
+    owner, row, weight, moment = owner[order], row[order], weight[order], moment[order]
     ends = np.cumsum(np.bincount(owner, minlength=len(customers)))
     newest = np.arange(len(owner)) >= ends[owner] - USUAL_HISTORY
     known = newest & (row != UNKNOWN)
     lengths = np.bincount(owner[known], minlength=len(customers)).astype(np.int64)
-    return _Histories(customers, lengths, row[known], weight[known], int((newest & ~known).sum()))
+    return _Histories(customers, lengths, row[known], weight[known], moment[known], int((newest & ~known).sum()))
 
 
 def _large_pages(store: Store) -> Any:
@@ -203,13 +204,14 @@ def _join(
 
     kept = np.repeat(stays, found.lengths)
     ids, lengths = [found.users.series.filter(stays)], [found.lengths[stays]]
-    rows, weights = [found.item_rows[kept]], [found.weights[kept]]
+    rows, weights, times = [found.item_rows[kept]], [found.weights[kept]], [found.times[kept]]
     if other.any() and model.users is not None and model.histories is not None:
         chosen = model.histories.histories_of(np.flatnonzero(other))
         ids.append(model.users.series.cast(pl.String).filter(other))
         lengths.append(model.histories.lengths[other])
         rows.append(chosen.items)
         weights.append(np.ones(len(chosen.items), np.float32) if chosen.weights is None else chosen.weights)
+        times.append(np.zeros(len(chosen.items)) if chosen.times is None else chosen.times)
     users = Vocabulary(pl.concat([one.alias("id") for one in ids]), name="user")
     weight = np.concatenate(weights)
     return users, Interactions(
@@ -217,6 +219,7 @@ def _join(
         model.items,
         offsets_of(np.concatenate(lengths)),
         np.concatenate(rows),
+        times=None if model.repeats is None else np.concatenate(times),
         weights=None if (weight == 1).all() else weight,
     )
 

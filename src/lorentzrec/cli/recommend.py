@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from lorentzrec.model.recommendations import Recommendations
 
-_KINDS = {"near": "near", "often_after": "often after", "often_with": "often with"}
+_KINDS = {"near": "near", "often_after": "often after", "often_with": "often with", "bought_before": "bought before"}
 
 
 def recommend(
@@ -45,7 +45,8 @@ def recommend(
     history: Items of the history, oldest first: ids separated by commas, or @FILE with one per line. Repeatable.
     user: A customer of the training data.
     exclude: Items that are never recommended, in the same form.
-    exclude_seen: Whether items of the history are left out. Default: they are.
+    exclude_seen: Whether items of the history are left out. Default: they are, unless the model found that customers
+        buy again.
     allow: Recommend only these, in the same form.
     context: Items viewed just now, in the same form: they count as the newest of the history.
     categories: Recommend only items of this category, according to the table given as --titles. Repeatable.

@@ -69,7 +69,8 @@ def recommend_all(
         Parquet files, which with Spark may be in az:// or s3://.
     arm NAME: Recommend from the current version of this arm of the store. Default: main.
     exclude: Items that are never recommended: ids separated by commas, or @FILE with one per line. Repeatable.
-    exclude_seen: Whether items of a customer's history are left out. Default: they are.
+    exclude_seen: Whether items of a customer's history are left out. Default: they are, unless the model found that
+        customers buy again.
     allow: Recommend only these, in the same form.
     categories: Recommend only items of this category, according to --titles or the store. Repeatable.
     diversity: From 0, the best items, to 1, items far from one another.

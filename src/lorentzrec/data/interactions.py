@@ -33,6 +33,7 @@ class Histories(NamedTuple):
     items: NDArray[np.int32]
     offsets: Integers
     weights: NDArray[np.float32] | None
+    times: NDArray[np.int64] | NDArray[np.float64] | None = None
 
     @property
     def ages(self) -> Integers:
@@ -325,9 +326,8 @@ class Interactions:
         """The histories of some customers, one after another."""
         events = gather_groups(self.offsets, user_rows)[1]
         lengths = self.offsets[user_rows + 1] - self.offsets[user_rows]  # faster than those of all customers
-        return Histories(
-            self.item_rows[events], offsets_of(lengths), None if self.weights is None else self.weights[events]
-        )
+        weights, times = (None if column is None else column[events] for column in (self.weights, self.times))
+        return Histories(self.item_rows[events], offsets_of(lengths), weights, times)
 
     def history_ids(self, user: Id) -> list[Id]:
         """The item ids of one customer, oldest first."""

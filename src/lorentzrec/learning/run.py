@@ -26,6 +26,8 @@ from lorentzrec.learning.held_out import HeldOutHalves, count_customers, divide,
 from lorentzrec.learning.kernels.structures import Table
 from lorentzrec.learning.memory_weight import choose_weight, usual_weight
 from lorentzrec.learning.progress import TrainingProgress
+from lorentzrec.learning.repeat_choice import USUAL_HALF_LIFE, choose_repeats, has_repeats
+from lorentzrec.learning.repeat_choice import USUAL_WEIGHT as USUAL_REPEATS
 from lorentzrec.learning.tables import copy_points, make_table
 from lorentzrec.learning.warm_start import continued_config, copy_optimiser_state, start_from
 from lorentzrec.model.catalogue import with_alike
@@ -37,6 +39,7 @@ from lorentzrec.model.record import EpochRecord
 from lorentzrec.points.composing import AttributePoints, compose
 from lorentzrec.points.memory import Memory, build_memory
 from lorentzrec.points.points import Points
+from lorentzrec.points.repeats import Repeats, find_rates
 
 VALIDATION_METRIC = "ndcg@10"
 
@@ -259,13 +262,16 @@ class TrainingRun:
             notes.append(Note(NoteKind.SHORTENED_STEPS, {"steps": capped}))
         best = self.record[self.best_epoch - 1].validation if self.best_epoch else None
         model = self._model(self.best if self.best_epoch else self._points())
-        memory, chosen = self._build_memory(model, interrupted=interrupted)
-        check = None if interrupted else self._check(model, memory)
+        memory, of_memory = self._build_memory(model, interrupted=interrupted)
+        if not interrupted:
+            model = self._with_earlier_memory(model, memory)
+        repeats, of_repeats = self._build_repeats(model, interrupted=interrupted)
+        check = None if interrupted else self._check(model, repeats)
         if check is not None and check.lost_to:
             notes.insert(0, Note(NoteKind.LOST_CHECK, {"result": str(check)}))
         return replace(
             model,
-            points=replace(model.points, memory=memory, item_counts=self.data.item_counts),
+            points=replace(model.points, memory=memory, repeats=repeats, item_counts=self.data.item_counts),
             histories=self.data,
             oldest_time=None if self.data.times is None else float(self.data.times.min()),
             newest_time=None if self.data.times is None else float(self.data.times.max()),
@@ -276,7 +282,7 @@ class TrainingRun:
             record=tuple(self.record),
             data_digest=self.data.digest,
             metrics={f"validation {name}": value for name, value in (best or {}).items()},
-            note_records=(*notes, *chosen),
+            note_records=(*notes, *of_memory, *of_repeats),
             check=check,
         )
 
@@ -307,17 +313,51 @@ class TrainingRun:
             memory = with_alike(memory, self.attributes, self.data.item_counts == 0)
         return memory.with_weight(kept.weight), [note]
 
-    def _check(self, model: Model, memory: Memory | None) -> RealityCheck | None:
-        """The check of the points with the settings that were chosen, on the other half of the held-out events.
+    def _with_earlier_memory(self, model: Model, memory: Memory | None) -> Model:
+        """The model with a memory of the events to learn from alone, unlike `memory`, with the same weight: what
+        settings are chosen with, and what is checked."""
+        if self.halves is None or memory is None:
+            return model
+        earlier = build_memory(self.training_data, self.config.memory_neighbours, ordered=memory.ordered)
+        return model.with_points(memory=earlier.with_weight(memory.weight))
 
-        model: knows only the training data. So does the memory that it gets here, unlike `memory`.
+    def _check(self, model: Model, repeats: Repeats | None) -> RealityCheck | None:
+        """The check with the settings that were chosen, on the other half of the held-out events.
+
+        model: knows only the events to learn from.
         """
         if self.halves is None or self.halves.checking is None:
             return self.check_of_start
-        if memory is not None:
-            known = build_memory(self.training_data, self.config.memory_neighbours, ordered=memory.ordered)
-            model = model.with_points(memory=known.with_weight(memory.weight))
+        if repeats is not None:
+            model = model.with_points(repeats=replace(repeats, rates=find_rates(self.training_data)))
         return check_reality(model, self.halves.checking, self.training_data, threads=self.config.threads)
+
+    def _build_repeats(self, model: Model, *, interrupted: bool) -> tuple[Repeats | None, list[Note]]:
+        """What customers buy again, if they do so in the events that were held out from points and memory; an update
+        keeps what its start model has.
+
+        model: knows only the events to learn from.
+        """
+        scale = self.config.scale
+        if self.start is not None:
+            kept = None if self.config.memory == "none" else self.start.repeats
+            if kept is None:
+                return None, []
+            note = Note(NoteKind.REPEATS_KEPT, {"weight": kept.weight * self.start.config.scale})
+            return replace(kept, rates=find_rates(self.data)), [note]
+        if self.halves is None or not has_repeats(self.halves.choosing, self.training_data):
+            return None, []
+        if interrupted:
+            half_life = None if self.data.times is None else USUAL_HALF_LIFE
+            repeats = Repeats(find_rates(self.data), USUAL_REPEATS / scale, half_life)
+            return repeats, [Note(NoteKind.REPEATS_NOT_TUNED, {"weight": USUAL_REPEATS})]
+        choice = choose_repeats(model, self.halves.choosing, self.metric)
+        decay = "" if choice.half_life is None else f" and a half-life of {choice.half_life:g} days"
+        values = asdict(choice) | {"metric": self.metric, "decay": decay}
+        if choice.weight == 0:
+            return None, [Note(NoteKind.NO_REPEATS, values)]
+        repeats = Repeats(find_rates(self.data), choice.weight / scale, choice.half_life)
+        return repeats, [Note(NoteKind.REPEATS, values)]
 
     def _validated(self, record: EpochRecord) -> float:
         return -1.0 if record.validation is None else record.validation[self.metric]

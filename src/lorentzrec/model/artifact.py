@@ -4,7 +4,9 @@ points.safetensors     item_points; history_points if separate; user_points if s
 items.parquet          row, id, count
 users.parquet          row, id, if the model has users
 memory.safetensors     offsets, columns and values of the memory, if the model has one
-histories.safetensors  offsets, item_rows and, if any, weights of the training histories, unless left out
+repeats.safetensors    rates of items, if what customers bought before is recommended again
+histories.safetensors  offsets, item_rows and, if any, weights of the training histories, unless left out; with repeats
+                       also times
 attributes.parquet     row, id of the attributes, if the model was trained with any
 attributes.safetensors their points; history_points if separate; offsets and rows of those that each item has
 optimiser.safetensors  sums of squared gradients per row, and Adam's counts of steps, if known
@@ -39,12 +41,15 @@ from lorentzrec.model.record import EpochRecord
 from lorentzrec.points.composing import AttributePoints
 from lorentzrec.points.memory import Memory
 from lorentzrec.points.points import Points
+from lorentzrec.points.repeats import Repeats
 
 if TYPE_CHECKING:
     import polars as pl
 
 MEMORY_ENTRY: dict[Any, Shape] = {"ordered": bool, "weight": float}
 """What a manifest must say of a memory."""
+REPEATS_ENTRY: dict[Any, Shape] = {"weight": float, "half_life": (float, None)}
+"""What a manifest must say of repeats."""
 MODEL = FolderKind(
     "lorentzrec model",
     1,
@@ -59,6 +64,7 @@ MODEL = FolderKind(
         "files": {...: str},
         "newest_time": (float, None),
         "memory": (MEMORY_ENTRY, None),
+        "repeats": (REPEATS_ENTRY, None),
         "attributes": ([{"name": str, "edges": list}], None),
         "items": (int, None),
         "users": (int, None),
@@ -69,7 +75,7 @@ MODEL = FolderKind(
 )
 
 POINTS, ITEMS, USERS, HISTORIES = "points.safetensors", "items.parquet", "users.parquet", "histories.safetensors"
-MEMORY, OPTIMISER = "memory.safetensors", "optimiser.safetensors"
+MEMORY, REPEATS, OPTIMISER = "memory.safetensors", "repeats.safetensors", "optimiser.safetensors"
 ATTRIBUTES, ATTRIBUTE_POINTS = "attributes.parquet", "attributes.safetensors"
 
 SHEET_TOLERANCE = 1e-5
@@ -87,6 +93,8 @@ def save_model(model: Model, path: str | Path, *, histories: bool = True) -> Non
         write_arrays(folder / POINTS, points)
         if model.memory is not None:
             write_arrays(folder / MEMORY, memory_arrays(model.memory))
+        if model.repeats is not None:
+            write_arrays(folder / REPEATS, {"rates": model.repeats.rates})
         if model.attributes is not None:
             _write_ids(folder / ATTRIBUTES, model.attributes.values)
             write_arrays(folder / ATTRIBUTE_POINTS, _attribute_arrays(model.attributes))
@@ -96,8 +104,9 @@ def save_model(model: Model, path: str | Path, *, histories: bool = True) -> Non
         if users is not None:
             _write_ids(folder / USERS, users)
         if saved is not None:
-            weights = {} if saved.weights is None else {"weights": saved.weights}
-            write_arrays(folder / HISTORIES, {"offsets": saved.offsets, "item_rows": saved.item_rows, **weights})
+            columns = {"weights": saved.weights, "times": None if model.repeats is None else saved.times}
+            known = {name: column for name, column in columns.items() if column is not None}
+            write_arrays(folder / HISTORIES, {"offsets": saved.offsets, "item_rows": saved.item_rows, **known})
         for name in (USERS, HISTORIES):
             if (folder / name).exists():
                 (folder / name).chmod(0o600)  # only the owner may read what customers did
@@ -111,6 +120,7 @@ def save_model(model: Model, path: str | Path, *, histories: bool = True) -> Non
             "newest_time": model.newest_time,
             "parent": model.parent,
             "memory": None if model.memory is None else describe_memory(model.memory),
+            "repeats": None if model.repeats is None else describe_repeats(model.repeats),
             "attributes": None if model.attributes is None else [asdict(column) for column in model.attributes.columns],
             "region": _describe_region(model),
             "items": len(model.items),
@@ -168,6 +178,7 @@ def _read_model(folder: Path, manifest: dict[str, Any]) -> Model:
                 _read_attributes(folder, items, manifest["attributes"], config.attribute_weight)
                 if manifest.get("attributes")
                 else None,
+                read_repeats(_read_arrays(folder / REPEATS), manifest["repeats"]) if manifest.get("repeats") else None,
             ),
             users=users,
             user_points=points.get("user_points"),
@@ -200,8 +211,9 @@ def _read_histories(path: Path, users: Vocabulary, items: Vocabulary) -> Interac
     for name, dtype in {"offsets": np.int64, "item_rows": np.int32, "weights": np.float32}.items():
         if name in arrays and arrays[name].dtype != dtype:
             raise MODEL.damaged(path, f"its {name} are {arrays[name].dtype}, not {np.dtype(dtype)}")
+    columns = {"times": arrays.get("times"), "weights": arrays.get("weights")}
     try:
-        return Interactions(users, items, arrays["offsets"], arrays["item_rows"], weights=arrays.get("weights"))
+        return Interactions(users, items, arrays["offsets"], arrays["item_rows"], **columns)
     except InputError as error:
         raise MODEL.damaged(path, f"it does not fit the users and items: {error}") from error
 
@@ -272,6 +284,16 @@ def describe_memory(memory: Memory) -> dict[str, Any]:
 def read_memory(arrays: Mapping[str, NDArray[Any]], description: Mapping[str, Any]) -> Memory:
     """The inverse of `memory_arrays` and `describe_memory`."""
     return Memory(**arrays, ordered=description["ordered"], weight=description["weight"])
+
+
+def describe_repeats(repeats: Repeats) -> dict[str, Any]:
+    """What a manifest says of repeats."""
+    return {"weight": repeats.weight, "half_life": repeats.half_life}
+
+
+def read_repeats(arrays: Mapping[str, NDArray[Any]], description: Mapping[str, Any]) -> Repeats:
+    """Repeats from their array of rates and `describe_repeats`."""
+    return Repeats(arrays["rates"], description["weight"], description["half_life"])
 
 
 def _describe_region(model: Model) -> dict[str, float] | None:

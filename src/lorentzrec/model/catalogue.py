@@ -110,6 +110,7 @@ def add_items(model: Model, events: Interactions | None, attributes: Any = None)
             item_counts=counts,
             memory=memory,
             attributes=attribute_points,
+            repeats=None if model.repeats is None else model.repeats.extend(known + new),
         ),
         users=None if model.users is None else users,
         user_points=user_points,

@@ -45,6 +45,7 @@ from lorentzrec.points.points import Points, read_only
 from lorentzrec.points.ranking import Ranker
 from lorentzrec.points.reasons import Reason
 from lorentzrec.points.recommending import RowOptions, RowQuery, RowResult, recommend_rows
+from lorentzrec.points.repeats import Repeats
 from lorentzrec.points.scoring import Scorer
 
 QUERIES_PER_BLOCK = 4096
@@ -139,6 +140,11 @@ class Model:
         return self.points.memory
 
     @property
+    def repeats(self) -> Repeats | None:
+        """See `Points.repeats`."""
+        return self.points.repeats
+
+    @property
     def attributes(self) -> AttributePoints | None:
         """See `Points.attributes`."""
         return self.points.attributes
@@ -189,6 +195,7 @@ class Model:
         exclude_seen: bool | None = None,
         allow: Iterable[Id] | None = None,
         weights: Iterable[float] | None = None,
+        times: Iterable[Any] | None = None,
         context: Iterable[Id] = (),
         categories: Iterable[str] = (),
         item_table: Any = None,
@@ -198,9 +205,11 @@ class Model:
         """The best `k` items for a `history` (item ids, oldest first) or for a `user` known from training.
 
         exclude: items never to recommend; ids the model does not know do no harm here.
-        exclude_seen: do not recommend items of the history, or of the user's history in training. None: leave them out.
+        exclude_seen: do not recommend items of the history, or of the user's history in training. None: leave them out,
+        unless the model has `repeats`, because customers buy again.
         allow: an allow-list; nothing else is recommended.
         weights: a positive number for each event of `history`, as in training.
+        times: when each event of `history` was, as unix seconds or datetimes. With `repeats`, older events count less.
         context: items viewed just now; they count as the newest of the history, with weight 1.
         categories: only items of these categories; `item_table` is a frame with the columns item (or id) and category.
         diversity: 0 for the best items, up to 1 for items far from one another; no effect on popular items.
@@ -217,6 +226,7 @@ class Model:
             exclude_seen=exclude_seen,
             allow=allow,
             weights=None if weights is None else [weights],
+            times=None if times is None else [times],
             context=None if not (now := plain_list(context, "context")) else [now],
             categories=categories,
             item_table=item_table,
@@ -234,6 +244,7 @@ class Model:
         exclude_seen: bool | None = None,
         allow: Iterable[Id] | None = None,
         weights: Iterable[Iterable[float]] | None = None,
+        times: Iterable[Iterable[Any]] | None = None,
         context: Iterable[Iterable[Id]] | None = None,
         categories: Iterable[str] = (),
         item_table: Any = None,
@@ -243,17 +254,17 @@ class Model:
     ) -> RecommendationBatch:
         """`recommend` for each of many histories or users: the same results, on all cores and in bounded memory.
 
-        `weights` and `context` have a list for each history or user. The result is a list that also has `to_frame()`.
+        `weights`, `times` and `context` have a list for each history or user. The result is a list that also has `to_frame()`.
         """
         check_count(k)
         check_diversity(diversity)
         users = None if users is None else plain_list(users, "users")
         if users is None and histories is not None:
-            queries = queries_of_histories(self, histories, weights, context)
-        elif users is not None and histories is None and weights is None:
+            queries = queries_of_histories(self, histories, weights, context, times)
+        elif users is not None and histories is None and weights is None and times is None:
             queries = queries_of_users(self, users, exclude_seen is not False, context)
         else:
-            raise InputError("give either a history, with weights if you like, or a user")
+            raise InputError("give either a history, with weights and times if you like, or a user")
         never = rows_of(self.items, exclude, "exclude")
         allowed, fallbacks = self._allowed(allow)
         if wanted := plain_list(categories, "categories"):
@@ -359,7 +370,7 @@ class Model:
         queries = np.zeros((len(user_rows), self.item_points.shape[1]))
         if self.user_points is not None:
             queries[own] = self.points.space.precise(self.user_points[point_rows[own]])
-        queries[informed] = self.points.queries(*histories.histories_of(user_rows[informed]))
+        queries[informed] = self.points.queries(*histories.histories_of(user_rows[informed])[:3])
         scores = self.ranker.score_all(queries, *given)
         unknown = ~(own | informed)
         if unknown.any():
@@ -451,7 +462,7 @@ class Model:
             because = None
             if reasons is not None:
                 because = tuple(
-                    tuple(Reason(self.items.id(row), share, kind) for row, share, kind in parts) for parts in reasons
+                    tuple(Reason(self.items.id(part.row), *part[1:]) for part in parts) for parts in reasons
                 )
             named.append(Recommendations(self.items.ids(rows), scores, fallbacks, because))
         return RecommendationBatch(named, users, queries)

@@ -35,6 +35,10 @@ class NoteKind(StrEnum):
     MEMORY = "memory"
     NO_MEMORY = "no_memory"
     MEMORY_NOT_TUNED = "memory_not_tuned"
+    REPEATS = "repeats"
+    NO_REPEATS = "no_repeats"
+    REPEATS_NOT_TUNED = "repeats_not_tuned"
+    REPEATS_KEPT = "repeats_kept"
     WORKERS = "workers"
     ITEMS_ADDED = "items_added"
     ITEMS_NOT_PLACED = "items_not_placed"
@@ -87,6 +91,13 @@ _TEXTS = {
     NoteKind.NO_MEMORY: "no memory: on held-out events of {customers:,} customers, {metric} is {points:.4f} "
     "by points alone and {memory:.4f} with it",
     NoteKind.MEMORY_NOT_TUNED: "the memory has the usual weight {weight:g}: training ended before a weight was chosen",
+    NoteKind.REPEATS: "customers buy again, so what they bought before is recommended, with weight {weight:g}{decay}: on "
+    "held-out events of {customers:,} customers, {metric} is {unseen:.4f} without such items and {repeats:.4f} with them",
+    NoteKind.NO_REPEATS: "what customers bought before is not recommended again: on held-out events of {customers:,} "
+    "customers, {metric} is {unseen:.4f} without such items and {repeats:.4f} with them",
+    NoteKind.REPEATS_NOT_TUNED: "what customers bought before is recommended with the usual weight {weight:g}: training "
+    "ended before a weight was chosen",
+    NoteKind.REPEATS_KEPT: "what customers bought before is recommended with weight {weight:g}, as in the start model",
     NoteKind.ITEMS_ADDED: "{items:item was|items were} added without training",
     NoteKind.ITEMS_NOT_PLACED: "{items:new item is|new items are} left out, with {events:event|events}: "
     "their customers have no event with a known item, nor do they have known attributes",

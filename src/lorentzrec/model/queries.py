@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from lorentzrec.data.times import convert_to_seconds
 from lorentzrec.data.vocabulary import UNKNOWN, Id, Vocabulary
 from lorentzrec.errors import InputError
 from lorentzrec.geometry import FloatArray
@@ -51,17 +52,20 @@ def queries_of_histories(
     histories: Iterable[Iterable[Id]],
     weights: Iterable[Iterable[float]] | None,
     context: Iterable[Iterable[Id]] | None,
+    times: Iterable[Iterable[Any]] | None = None,
 ) -> Iterator[RowQuery]:
-    """A query for each history, with the weights of its events and a context if given."""
+    """A query for each history, with the weights and times of its events and a context if given."""
     given = plain_list(histories, "histories")
-    event_weights = [None] * len(given) if weights is None else plain_list(weights, "weights")
-    if len(event_weights) != len(given):
-        raise InputError(f"there are {len(given)} histories and weights of {len(event_weights)}: give one for each")
+    event_weights = _one_each(weights, "weights", len(given))
+    event_times = _one_each(times, "times", len(given))
     contexts = _contexts(model.items, context, len(given))
-    for history, weights_of_history, now in zip(given, event_weights, contexts, strict=False):
+    for history, weights_of_history, times_of_history, now in zip(
+        given, event_weights, event_times, contexts, strict=False
+    ):
         rows = rows_of(model.items, history, "history")
         checked = None if weights_of_history is None else _checked_weights(weights_of_history, rows)
-        yield RowQuery(*_append(History(rows, checked), now))
+        seconds = None if times_of_history is None else _checked_times(times_of_history, rows)
+        yield RowQuery(*_append(History(rows, checked, seconds), now))
 
 
 def users_of(model: Model) -> Vocabulary:
@@ -82,7 +86,7 @@ def query_points_of_users(model: Model, users: list[Id]) -> FloatArray:
     if model.user_points is not None:
         return model.points.space.precise(model.user_points[rows])
     assert model.histories is not None
-    return model.points.queries(*model.histories.histories_of(rows))
+    return model.points.queries(*model.histories.histories_of(rows)[:3])
 
 
 def query_points_of_histories(
@@ -98,6 +102,16 @@ def query_points_of_histories(
     return np.array(points).reshape(-1, model.item_points.shape[1])
 
 
+def _one_each(values: Iterable[Any] | None, name: str, count: int) -> list[Any]:
+    """Something for each of `count` histories; None for each if nothing is given."""
+    if values is None:
+        return [None] * count
+    given = plain_list(values, name)
+    if len(given) != count:
+        raise InputError(f"there are {count} histories and {name} of {len(given)}: give one for each")
+    return given
+
+
 def _contexts(items: Vocabulary, context: Iterable[Iterable[Id]] | None, count: int) -> Iterator[NDArray[np.int64]]:
     """The rows of the context of each query; without any, empty ones."""
     if context is None:
@@ -109,9 +123,14 @@ def _contexts(items: Vocabulary, context: Iterable[Iterable[Id]] | None, count: 
 
 
 def _append(history: History, now: NDArray[np.int64]) -> History:
-    """The history followed by the items of the context, with weight 1."""
+    """The history followed by the items of the context, with weight 1; they were not bought, so they have no time."""
+    if not len(now):
+        return history
     weights = None if history.weights is None else np.concatenate([history.weights, np.ones(len(now))])
-    return History(np.concatenate([history.items, now]), weights)
+    times = np.zeros(len(history.items)) if history.times is None else history.times
+    return History(
+        np.concatenate([history.items, now]), weights, np.concatenate([times, np.full(len(now), np.nan)])
+    )
 
 
 def check_count(k: int) -> None:
@@ -154,3 +173,19 @@ def _checked_weights(weights: Iterable[float], rows: NDArray[np.int64]) -> NDArr
     if checked.shape != rows.shape or not ((checked > 0) & np.isfinite(checked)).all():
         raise InputError(f"weights are not {len(rows)} positive numbers: give one for each event of the history")
     return checked
+
+
+def _checked_times(times: Iterable[Any], rows: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Unix seconds of each event."""
+    import polars as pl
+
+    given = plain_list(times, "times")
+    if len(given) != len(rows):
+        raise InputError(f"there are {len(given)} times of {len(rows)} events: give one for each event of the history")
+    try:
+        series = pl.Series(given, strict=True)
+    except (TypeError, pl.exceptions.PolarsError):
+        series = pl.Series([None])
+    if series.has_nulls():
+        raise InputError("the times of a history are not times: give unix seconds or datetimes")
+    return convert_to_seconds(series).to_numpy().astype(np.float64) if len(series) else np.empty(0)

@@ -58,7 +58,7 @@ CELLS_PER_PAIR = 32
 
 
 class Boosts(NamedTuple):
-    """What the memory adds to scores, as flat arrays: boosts of `items`, rising for each history."""
+    """What memory and repeats add to scores, as flat arrays: boosts of `items`, rising for each history."""
 
     places: Integers
     """The index of the history."""
@@ -66,13 +66,36 @@ class Boosts(NamedTuple):
     sums: Floats
     """m_j."""
     weight: float
+    added: Floats | None = None
+    """What repeats add; None if they add nothing to any item."""
 
     @property
     def values(self) -> Floats:
-        return self.weight * np.log1p(SHARPNESS * self.sums)
+        values = self.weight * np.log1p(SHARPNESS * self.sums)
+        return values if self.added is None else values + self.added
+
+    def with_repeats(self, repeats: Boosts, item_count: int) -> Boosts:
+        """The boosts of this memory and those of repeats, of the same histories."""
+        own, others = (boosts.places * item_count + boosts.items for boosts in (self, repeats))
+        index, values = np.searchsorted(own, others), repeats.values
+        known = np.zeros(len(others), bool)
+        if len(own):
+            known = own[np.minimum(index, len(own) - 1)] == others
+        added = np.zeros(len(own))
+        added[index[known]] = values[known]
+        if known.all():
+            return self._replace(added=added)
+        at, new = index[~known], repeats.where(~known)
+        return Boosts(
+            np.insert(self.places, at, new.places),
+            np.insert(self.items, at, new.items),
+            np.insert(self.sums, at, 0.0),
+            self.weight,
+            np.insert(added, at, values[~known]),
+        )
 
     def boost_of_share(self, share: float) -> float:
-        """The boost of this share of the largest sum."""
+        """The boost of this share of the largest sum, without repeats."""
         return float(self.weight * np.log1p(SHARPNESS * share * self.sums.max(initial=0)))
 
     def among(self, allowed: NDArray[Any] | None, excluded: NDArray[Any] | None = None) -> Boosts:
@@ -82,11 +105,14 @@ class Boosts(NamedTuple):
 
     def where(self, right: NDArray[Any]) -> Boosts:
         """Those at some places, or where `right` is true."""
-        return self._replace(places=self.places[right], items=self.items[right], sums=self.sums[right])
+        added = None if self.added is None else self.added[right]
+        return Boosts(self.places[right], self.items[right], self.sums[right], self.weight, added)
 
     def strongest(self, count: int) -> Boosts:
         """At most `count` of the boosts of one history."""
-        return self if len(self.sums) <= count else self.where(strongest(self.sums, count))
+        if len(self.sums) <= count:
+            return self
+        return self.where(strongest(self.sums if self.added is None else self.values, count))
 
 
 def contains(rows: NDArray[Any], items: Integers) -> NDArray[np.bool_]:

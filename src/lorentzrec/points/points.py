@@ -16,6 +16,7 @@ from lorentzrec.errors import InputError
 from lorentzrec.geometry import FloatArray
 from lorentzrec.points.composing import AttributePoints
 from lorentzrec.points.memory import Memory
+from lorentzrec.points.repeats import Repeats
 from lorentzrec.points.scoring import Scorer
 from lorentzrec.points.space import Space
 from lorentzrec.points.topk import Rows
@@ -30,12 +31,19 @@ class History(NamedTuple):
     items: Rows
     """Oldest first."""
     weights: NDArray[Any] | None = None
+    times: NDArray[Any] | None = None
+    """Unix seconds, for `Repeats`; NaN for an item that the customer looks at now and did not buy."""
+
+    def where(self, right: NDArray[np.bool_]) -> History:
+        """The events where `right` is true."""
+        return History(*(None if column is None else column[right] for column in self))  # type: ignore[arg-type]
 
 
 def read_history(histories: Interactions, user_row: int) -> History:
     """What one customer did in training."""
     span = slice(histories.offsets[user_row], histories.offsets[user_row + 1])
-    return History(histories.item_rows[span], None if histories.weights is None else histories.weights[span])
+    weights, times = (None if column is None else column[span] for column in (histories.weights, histories.times))
+    return History(histories.item_rows[span], weights, times)
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,6 +61,8 @@ class Points:
     """What was bought after what, added to the scores; None if the points alone are better."""
     attributes: AttributePoints | None = None
     """Points of attributes, if the model was trained with any."""
+    repeats: Repeats | None = None
+    """What customers bought before, added to the scores; None if nothing of it is to be recommended again."""
 
     def __post_init__(self) -> None:
         shape = self.item_points.shape if self.item_points.ndim == 2 else (len(self.item_points), 0)
@@ -63,6 +73,8 @@ class Points:
         object.__setattr__(self, "item_counts", read_only("item_counts", self.item_counts, np.int64, shape[:1]))
         if self.memory is not None and self.memory.item_count != len(self):
             raise InputError("the memory of a model has other items than the model: build it from its training data")
+        if self.repeats is not None and self.repeats.item_count != len(self):
+            raise InputError("the repeats of a model have other items than the model: train it again")
         if self.attributes is not None and not self.attributes.fits(*shape):
             raise InputError("the attributes of a model do not fit its items and its points: train it again")
 
@@ -90,7 +102,7 @@ class Points:
         return Scorer(self.item_points, self.space)
 
     def take(self, rows: Rows | Sequence[int]) -> Points:
-        """The points of some items with their attributes, without the memory."""
+        """The points of some items with their attributes, without memory and repeats."""
         item_points = self.item_points[rows]
         history_points = self.history_points[rows] if self.separate else item_points
         attributes = None if self.attributes is None else self.attributes.take(np.asarray(rows))
@@ -98,7 +110,7 @@ class Points:
 
     @classmethod
     def concatenate(cls, parts: Sequence[Points]) -> Points:
-        """The points of the items of at least one part, one part after another, without memories and attributes."""
+        """The points of the items of at least one part, one part after another: nothing but points and counts."""
         item_points = np.concatenate([part.item_points for part in parts])
         separate = any(part.separate for part in parts)
         history_points = np.concatenate([part.history_points for part in parts]) if separate else item_points

@@ -128,6 +128,7 @@ class Ranker:
         self.points, self.index, self.new = points, index, new
         self.live = LiveSet(points) if live is None else live
         self.memory = points.memory if points.memory is not None and points.memory.weight > 0 else None
+        self.repeats = points.repeats
         self._new: tuple[_NewScorer, ...] = ()
         if new is not None:
             eligible, first = np.flatnonzero(new.live), len(new.live) - new.by_events
@@ -169,26 +170,47 @@ class Ranker:
         return self.points.space.midpoint(self.precise_histories(history), weights)
 
     def boosts(self, history: History | None) -> Boosts | None:
-        """What the memory adds to the scores of items for a history; None without a memory, or a history of its items.
+        """What memory and repeats add to the scores of items for a history; None without both, or a history of their
+        items.
 
-        Rows beyond those of the memory are new items, of which it has nothing.
+        Rows beyond those of the points are new items, of which memory and repeats have nothing.
         """
-        if self.memory is None or history is None:
+        if history is None or (self.memory is None and self.repeats is None):
             return None
-        in_memory = history.items < self.memory.item_count
-        items, weights = history.items[in_memory], None if history.weights is None else history.weights[in_memory]
-        return self.memory.boosts(items, np.array([0, len(items)]), weights) if len(items) else None
+        if self.new is not None:
+            history = history.where(history.items < len(self.points))
+        return self._boosts(history.items, np.array([0, len(history.items)]), *history[1:]) if len(history.items) else None
+
+    def _boosts(
+        self,
+        histories: Rows,
+        offsets: NDArray[np.int64],
+        weights: NDArray[Any] | None,
+        times: NDArray[Any] | None,
+    ) -> Boosts | None:
+        """The boosts of many histories; see `Memory.boosts` and `Repeats.boosts`."""
+        memory = None if self.memory is None else self.memory.boosts(histories, offsets, weights)
+        if self.repeats is None:
+            return memory
+        repeats = self.repeats.boosts(histories, offsets, weights, times)
+        return repeats if memory is None else memory.with_repeats(repeats, len(self.points))
 
     def score_all(
-        self, queries: FloatArray, histories: Rows, offsets: NDArray[np.int64], weights: NDArray[Any] | None = None
+        self,
+        queries: FloatArray,
+        histories: Rows,
+        offsets: NDArray[np.int64],
+        weights: NDArray[Any] | None = None,
+        times: NDArray[Any] | None = None,
     ) -> NDArray[np.float32]:
         """Numbers in the order of the scores of all items for each query: what evaluation ranks by.
 
-        histories, offsets, weights: of the queries, for boosts; see `Points.queries`.
+        histories, offsets, weights, times: of the queries, for boosts; see `Points.queries`.
         """
         scores = self.points.scorer.linear_scores(queries)
-        if self.memory is not None:
-            self.points.scorer.add_boosts(scores, queries, self.memory.boosts(histories, offsets, weights))
+        boosts = self._boosts(histories, offsets, weights, times)
+        if boosts is not None:
+            self.points.scorer.add_boosts(scores, queries, boosts)
         return scores
 
     def top(
@@ -204,7 +226,7 @@ class Ranker:
     ) -> Ranked:
         """The rows and scores of the best `k` items, or of all that are left; best first, ties by row.
 
-        history: what the memory adds boosts for. by_distance: rank by the distance from the query, without boosts.
+        history: what memory and repeats add boosts for. by_distance: rank by the distance from the query, without boosts.
         event_limit: the largest number of new items by events among them.
         """
         live, boosts = self.live, None if by_distance else self.boosts(history)

@@ -14,6 +14,9 @@ none, v is recommended for being near the centre, and no item of the history is 
 With a memory, v has a boost b as well, of which the item has the share w_i B_iv / m_v. The two shares are weighted
 by what points and memory add to the score of v: its difference to the score of c, if positive, and b. The kind of
 the reason is the larger of the two.
+
+With repeats, an item that the customer bought before is a reason for itself, and the first one: repeats have a part of
+their own in the score.
 """
 
 from __future__ import annotations
@@ -47,6 +50,8 @@ class ReasonKind(StrEnum):
     """The recommended item is often bought soon after it."""
     OFTEN_WITH = "often_with"
     """The recommended item is often bought by the same customers; for events without an order."""
+    BOUGHT_BEFORE = "bought_before"
+    """The customer bought the recommended item before."""
 
 
 class Reason(NamedTuple):
@@ -56,6 +61,8 @@ class Reason(NamedTuple):
     share: float
     """Its share of the contributions of the whole history."""
     kind: ReasonKind
+    count: int | None = None
+    """How often the customer bought the item, if its kind is `BOUGHT_BEFORE`."""
 
 
 class Contribution(NamedTuple):
@@ -64,6 +71,7 @@ class Contribution(NamedTuple):
     row: int
     share: float
     kind: ReasonKind
+    count: int | None = None
 
 
 class Shares(NamedTuple):
@@ -75,6 +83,10 @@ class Shares(NamedTuple):
     """(recommended, items): each line adds up to 1, or is all 0."""
     remembered: NDArray[np.bool_]
     """Where most of a share comes from the memory, and not from the points."""
+    repeated: NDArray[np.bool_]
+    """Where the item of the history is the recommended one, and has a boost for it."""
+    counts: Rows
+    """How often the customer bought each of the items."""
 
 
 def strongest_reasons(ranker: Ranker, history: History, recommended: Rows) -> list[list[Contribution]]:
@@ -85,22 +97,26 @@ def strongest_reasons(ranker: Ranker, history: History, recommended: Rows) -> li
     if len(recommended) > size:
         first, others = recommended[:size], recommended[size:]
         return strongest_reasons(ranker, history, first) + strongest_reasons(ranker, history, others)
-    items, shares, remembered = shares_of(ranker, history.items, recommended, history.weights)
+    items, shares, remembered, repeated, counts = shares_of(ranker, history, recommended)
     memory = ranker.memory
     often = ReasonKind.OFTEN_AFTER if memory is None or memory.ordered else ReasonKind.OFTEN_WITH
-    best = np.argsort(-shares, axis=1, kind="stable")[:, :REASONS_SHOWN]
+    best = np.argsort(-(shares + repeated), axis=1, kind="stable")[:, :REASONS_SHOWN]
+
+    def describe(row: int, index: int) -> Contribution:
+        item, share = int(items[index]), float(shares[row, index])
+        if repeated[row, index]:
+            return Contribution(item, share, ReasonKind.BOUGHT_BEFORE, int(counts[index]))
+        return Contribution(item, share, often if remembered[row, index] else ReasonKind.NEAR)
+
     return [
-        [
-            Contribution(int(items[index]), float(line[index]), often if by_memory[index] else ReasonKind.NEAR)
-            for index in strongest
-            if line[index] > 0
-        ]
-        for line, by_memory, strongest in zip(shares, remembered, best.tolist(), strict=True)
+        [describe(row, index) for index in strongest if shares[row, index] > 0]
+        for row, strongest in enumerate(best.tolist())
     ]
 
 
-def shares_of(ranker: Ranker, history: Rows, recommended: Rows, event_weights: FloatArray | None = None) -> Shares:
-    """What the items of a history (rows, oldest first) contribute to `recommended`."""
+def shares_of(ranker: Ranker, given: History, recommended: Rows) -> Shares:
+    """What the items of a history contribute to `recommended`."""
+    history, event_weights, times = given
     centre, space = ranker.points.centre, ranker.points.space
     distinct, index = np.unique(history, return_inverse=True)
     weights = np.bincount(index, space.recency_weights(len(history), event_weights))
@@ -116,29 +132,48 @@ def shares_of(ranker: Ranker, history: Rows, recommended: Rows, event_weights: F
     positive = np.maximum(pulls, 0, out=pulls)
     total = positive.sum(axis=1, keepdims=True)
     by_points = np.divide(positive, total, out=positive, where=total > 0)
-    if ranker.memory is None:
-        return Shares(distinct, by_points, np.zeros(by_points.shape, bool))
+    bought = np.bincount(index, None if times is None else ~np.isnan(times), len(distinct)).astype(np.int64)
+    neither = np.zeros(by_points.shape, bool)
+    if ranker.memory is None and ranker.repeats is None:
+        return Shares(distinct, by_points, neither, neither, bought)
+    boosts = ranker.boosts(given)
+    boost, added = (np.zeros((len(recommended), 1)) for _ in range(2))
+    if boosts is not None and len(boosts.items):
+        found = np.minimum(np.searchsorted(boosts.items, recommended), len(boosts.items) - 1)
+        of_items = boosts.where(found)
+        boosted = boosts.items[found] == recommended
+        boost[:, 0] = np.where(boosted, of_items.values, 0)
+        if of_items.added is not None:
+            added[:, 0] = np.where(boosted, of_items.added, 0)
+    query = ranker.query(history, event_weights)
+    gain = np.maximum(space.score_points(query, items) - space.score_points(query, centre), 0)[:, None]
+    gain[total == 0] = 0
+    both = boost + gain
+    part, own = (
+        np.divide(value, both, out=np.zeros_like(boost), where=both > 0) for value in (boost - added, added)
+    )
+    by_points *= 1 - (part + own)
+    repeated = (recommended[:, None] == distinct) & (added > 0)
+    by_memory = part * _shares_of_memory(ranker, distinct, index, given, recommended)
+    shares = by_points + by_memory + own * repeated
+    return Shares(distinct, shares, by_memory > by_points, repeated, bought)
+
+
+def _shares_of_memory(
+    ranker: Ranker, distinct: Rows, index: Rows, given: History, recommended: Rows
+) -> FloatArray:
+    """(recommended, items): what the `distinct` items of a history contribute to the sums of the memory."""
+    history, event_weights, _ = given
+    parts = np.zeros((len(recommended), len(distinct)))
     memory = ranker.memory
+    if memory is None:
+        return parts
     in_memory = history < memory.item_count  # others are new items, of which the memory has nothing
     ages = np.arange(np.count_nonzero(in_memory))[::-1]
     memory_weights: FloatArray = np.zeros(len(distinct))
     event_shares = memory.item_weights(ages, None if event_weights is None else event_weights[in_memory])
     np.add.at(memory_weights, index[in_memory], event_shares)
-    parts = np.zeros(by_points.shape)
     in_memory = distinct < memory.item_count
     parts[:, in_memory] = memory.contributions(distinct[in_memory], memory_weights[in_memory], recommended)
     sums = parts.sum(axis=1, keepdims=True)
-    by_memory = np.divide(parts, sums, out=parts, where=sums > 0)
-    boosts = ranker.boosts(History(history, event_weights))
-    boost = np.zeros((len(recommended), 1))
-    if boosts is not None and len(boosts.items):
-        found = np.minimum(np.searchsorted(boosts.items, recommended), len(boosts.items) - 1)
-        boost[:, 0] = np.where(boosts.items[found] == recommended, boosts.where(found).values, 0)
-    query = ranker.query(history, event_weights)
-    gain = np.maximum(space.score_points(query, items) - space.score_points(query, centre), 0)[:, None]
-    gain[total == 0] = 0
-    both = boost + gain
-    part = np.divide(boost, both, out=np.zeros_like(boost), where=both > 0)
-    by_points *= 1 - part
-    by_memory *= part
-    return Shares(distinct, by_points + by_memory, by_memory > by_points)
+    return np.divide(parts, sums, out=parts, where=sums > 0)

@@ -33,6 +33,8 @@ class RowQuery(NamedTuple):
     """The items they have interacted with, oldest first; `UNKNOWN` where an item has no row."""
     weights: NDArray[Any] | None = None
     """A number for each event of the history, as in training."""
+    times: NDArray[Any] | None = None
+    """See `History.times`."""
     point: FloatArray | None = None
     """A point of their own; None: the midpoint of the history."""
     empty: Cause = Cause.EMPTY_HISTORY
@@ -46,7 +48,8 @@ class RowOptions(NamedTuple):
     excluded: Rows = NO_ROWS
     """Items never to recommend."""
     exclude_seen: bool | None = None
-    """Do not recommend items of the history. None: leave them out."""
+    """Do not recommend items of the history. None: leave them out, unless the ranker has repeats. What the customer only
+    looks at is left out then, too."""
     allowed: Rows | None = None
     """Recommend only these; None: all."""
     diversity: float = 0.0
@@ -129,20 +132,24 @@ def recommend_rows(
 
 
 def _prepare(ranker: Ranker, query: RowQuery, options: RowOptions) -> _Prepared:
-    history, total = History(query.history, query.weights), len(query.history)
+    history, total = History(query.history, query.weights, query.times), len(query.history)
     known = query.history != UNKNOWN
     unknown = total - int(np.count_nonzero(known))
     if unknown:
-        history = History(query.history[known], None if query.weights is None else query.weights[known])
-    excluded = options.excluded
-    if options.exclude_seen is not False:
-        excluded = np.concatenate([excluded, history.items]) if len(excluded) else history.items
+        history = history.where(known)
+    excluded, seen = options.excluded, history.items
+    if options.exclude_seen is False:
+        seen = NO_ROWS
+    elif options.exclude_seen is None and ranker.repeats is not None and not options.by_distance:
+        seen = NO_ROWS if history.times is None else seen[np.isnan(history.times)]
+    if len(seen):
+        excluded = np.concatenate([excluded, seen]) if len(excluded) else seen
     if query.point is not None:
         return _Prepared(history, query.point, excluded, options.fallbacks, explained=False)
     fallbacks: tuple[Fallback, ...] = (Fallback(query.empty),)
     if total:
         fallbacks = history_fallbacks(total, unknown, midpoint=options.with_user_points, id_type=options.id_type)
-    point = ranker.query(*history) if len(history.items) else None
+    point = ranker.query(history.items, history.weights) if len(history.items) else None
     return _Prepared(history, point, excluded, fallbacks + options.fallbacks, explained=point is not None)
 
 

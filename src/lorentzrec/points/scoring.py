@@ -144,6 +144,8 @@ class Scorer:
                 self._linear_of(bound - boosts.boost_of_share(share) - error, squares) for share in (SMALL_SHARE, 1.0)
             )
             reach = np.where(boosts.sums <= SMALL_SHARE * boosts.sums.max(initial=0), small, any_boost)
+            if boosts.added is not None:
+                reach[boosts.added > 0] = -np.inf
             near = np.flatnonzero(scores[boosted] >= reach)
             boosted, boosts = boosted[near], boosts.where(near)
         if excluded is not None:

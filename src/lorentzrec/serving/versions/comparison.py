@@ -52,7 +52,7 @@ class VersionRecommender:
         informed = np.diff(given.offsets) > 0
         queries = np.zeros((len(user_rows), points.item_points.shape[1]))
         if informed.any():
-            queries[informed] = points.queries(*histories.histories_of(user_rows[informed]))
+            queries[informed] = points.queries(*histories.histories_of(user_rows[informed])[:3])
         scores = Ranker(points).score_all(queries, *given)
         scores[~informed] = np.unique(self.item_counts, return_inverse=True)[1]
         return scores

@@ -3,6 +3,7 @@
     manifest.json        its format and name, and size and checksum of every other file
     points.safetensors   item_points; history_points if separate; item_counts; category_codes; map where there is one
     memory.safetensors   offsets, columns and values of the memory, if the model has one
+    repeats.safetensors  rates of items, if what customers bought before is recommended again
     attributes.*         see `attribute_points`, if the model has attributes
     items.sqlite         see `item_directory`
     index.faiss          see `index`; only where there are many items
@@ -37,11 +38,15 @@ from lorentzrec.data.vocabulary import Vocabulary
 from lorentzrec.errors import ArtifactError, InputError, LorentzrecError
 from lorentzrec.model.artifact import (
     MEMORY_ENTRY,
+    REPEATS,
+    REPEATS_ENTRY,
     check_points,
     describe_memory,
+    describe_repeats,
     memory_arrays,
     point_arrays,
     read_memory,
+    read_repeats,
     write_arrays,
 )
 from lorentzrec.points.composing import AttributePoints
@@ -76,6 +81,7 @@ VERSION = FolderKind(
         "score": ("inner", "distance"),
         "recency": lambda value: type(value) in (int, float) and 0 < value <= 1,
         "memory": (MEMORY_ENTRY, None),
+        "repeats": (REPEATS_ENTRY, None),
         "name": str,
         "created": str,
         "model": {"model": ("asymmetric", "symmetric")},
@@ -332,6 +338,9 @@ def _write_model(folder: Path, model: Model, further: Mapping[str, NDArray[Any]]
     if model.memory is not None:
         described["memory"] = describe_memory(model.memory)
         write_arrays(folder / MEMORY, memory_arrays(model.memory))
+    if model.repeats is not None:
+        described["repeats"] = describe_repeats(model.repeats)
+        write_arrays(folder / REPEATS, {"rates": model.repeats.rates})
     if model.attributes is not None:
         write_attributes((folder / ATTRIBUTES).with_suffix(""), model.attributes)
     return described
@@ -349,6 +358,9 @@ def _read_model(
         memory = read_memory(read_arrays(folder / MEMORY, copies), manifest["memory"])
         if memory.item_count != count:
             raise VERSION.damaged(folder / MEMORY, f"it has {memory.item_count} items and the manifest {count}")
+    repeats = None
+    if manifest.get("repeats"):
+        repeats = read_repeats(read_arrays(folder / REPEATS, copies), manifest["repeats"])
     attributes = None
     if ATTRIBUTES in manifest["files"]:  # nor these
         values = folder / ATTRIBUTES
@@ -371,6 +383,7 @@ def _read_model(
             attributes.history_points,
             manifest["model"]["attribute_weight"],
         ),
+        repeats,
     )
     return arrays, points, attributes
 

@@ -67,8 +67,8 @@ class CustomerOptions(RankingOptions, frozen=True):
 
     context: Ids = ()
     """Items viewed just now: they count as the newest of the history."""
-    exclude_seen: bool = True
-    """Do not recommend items of the history."""
+    exclude_seen: bool | None = None
+    """Do not recommend items of the history. By default they are left out, unless customers buy again."""
 
 
 class Reason(Struct, frozen=True):
@@ -79,6 +79,8 @@ class Reason(Struct, frozen=True):
     share: float
     """Its share of the contributions of the whole history."""
     kind: ReasonKind = ReasonKind.NEAR
+    count: int | None = None
+    """How often the customer bought the item, if they bought it before."""
 
 
 class RecommendedItem(Struct, frozen=True):

@@ -119,28 +119,30 @@ class Recommender:
         options: RankingOptions = DEFAULTS,
         *,
         weights: Sequence[float] = (),
+        times: Sequence[float] = (),
         exclude_seen: bool | None = None,
         without: Sequence[int] = (),
     ) -> RankedItems:
         """The best live items for a history, oldest first; the popular ones if no item of it is known.
 
         weights: one per item of the history, as in training; empty if all are equal.
-        exclude_seen: do not recommend items of the history. None: leave them out.
+        times: unix seconds, one per item of the history; NaN for what the customer looks at and did not buy.
+        exclude_seen: do not recommend items of the history. None: leave them out, unless customers buy again.
         without: codes of categories to leave out.
         """
-        query = RowQuery(self._rows(history), np.array(weights) if weights else None)
+        query = RowQuery(self._rows(history), np.array(weights) if weights else None, np.array(times) if times else None)
         chosen = self._options(options, without, exclude_seen=exclude_seen, reasons=options.reasons)
         return self._recommend(query, chosen, options)
 
     def complete_basket(self, items: Sequence[Id], options: RankingOptions = DEFAULTS) -> RankedItems:
         """Items that complement a basket: the best ones of categories that are not in it."""
         in_basket = sorted({*self._codes[self._known(items)].tolist()} - {UNKNOWN})
-        ranked = self.recommend(items, options, without=in_basket)
+        ranked = self.recommend(items, options, without=in_basket, exclude_seen=True)
         if not items or (in_basket and ranked.items):
             return ranked
         cause = Cause.BASKET_WITHOUT_CATEGORIES
         if in_basket:
-            ranked, cause = self.recommend(items, options), Cause.BASKET_OF_ALL_CATEGORIES
+            ranked, cause = self.recommend(items, options, exclude_seen=True), Cause.BASKET_OF_ALL_CATEGORIES
         return ranked._replace(fallbacks=(*ranked.fallbacks, Fallback(cause)))
 
     def similar(self, item: str, options: ItemOptions = DEFAULTS) -> RankedItems:
@@ -176,7 +178,7 @@ class Recommender:
             used = np.unique([part.row for reasons in found.reasons for part in reasons]).astype(np.int64)
             named = dict(zip(used.tolist(), self._items(used), strict=True))
             because = [
-                tuple(Reason(named[row].id, named[row].title, share, kind) for row, share, kind in reasons)
+                tuple(Reason(named[part.row].id, named[part.row].title, *part[1:]) for part in reasons)
                 for reasons in found.reasons
             ]
         price, image = "price" in options.fields, "image" in options.fields

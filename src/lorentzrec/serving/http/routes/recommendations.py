@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Callable, Sequence
 from functools import partial
 from time import perf_counter
@@ -16,6 +17,7 @@ from lorentzrec.points.fallbacks import render_fallbacks
 from lorentzrec.serving.http.messages import BasketRequest, RecommendRequest, RecommendResponse
 from lorentzrec.serving.http.problems import READING_ITEM, WITH_BODY
 from lorentzrec.serving.http.requests import ItemInPath, StrictRequest, TheWorker, UserInPath, Worker, cost, decode_id
+from lorentzrec.serving.stores.histories import StoredEvent
 from lorentzrec.serving.worker.guarded_store import STORE_UNAVAILABLE
 from lorentzrec.serving.worker.query import CustomerOptions, Id, ItemOptions, RankedItems
 from lorentzrec.serving.worker.recommender import Recommender
@@ -45,12 +47,19 @@ async def recommend_for_user(
 def _recommend(sent: RecommendRequest, worker: Worker, recommender: Recommender) -> tuple[RankedItems, str | None]:
     items: Sequence[Id] = sent.history or ()
     weights: list[float] = []
+    times: list[float] = []
     degraded = None
     if sent.user is not None:
-        items, weights, degraded = _read_history(str(sent.user), worker)
-    weights = [*weights, *[1.0] * len(sent.context)] if weights else []
-    history = [*items, *sent.context]
-    return recommender.recommend(history, sent, weights=weights, exclude_seen=sent.exclude_seen), degraded
+        events, degraded = _read_history(str(sent.user), worker)
+        items, times = [event.item for event in events], [event.time for event in events]
+        weights = [event.weight for event in events]
+    weights = [] if weights.count(1) == len(weights) else [*weights, *[1.0] * len(sent.context)]
+    if sent.context:
+        times = [*(times or [0.0] * len(items)), *[math.nan] * len(sent.context)]
+    ranked = recommender.recommend(
+        [*items, *sent.context], sent, weights=weights, times=times, exclude_seen=sent.exclude_seen
+    )
+    return ranked, degraded
 
 
 @post("/basket", status_code=200, responses=WITH_BODY | READING_ITEM)
@@ -104,14 +113,12 @@ async def _run(
     return await worker.threads.run(cost(options, history), handle)
 
 
-def _read_history(user: str, worker: Worker) -> tuple[list[str], list[float], str | None]:
-    """The items of a customer's stored history, their weights unless all are equal, and why it could not be read."""
+def _read_history(user: str, worker: Worker) -> tuple[list[StoredEvent], str | None]:
+    """A customer's stored history, and why it could not be read."""
     try:
-        events = worker.store.call(lambda store: store.history(user))
+        return worker.store.call(lambda store: store.history(user)), None
     except StoreUnavailable:
-        return [], [], f"the history of the customer could not be read: {STORE_UNAVAILABLE}"
+        return [], f"the history of the customer could not be read: {STORE_UNAVAILABLE}"
     except RecordDamaged as error:
         logger.error("%s", error)
-        return [], [], f"the history of the customer could not be read: {error}"
-    weights = [event.weight for event in events]
-    return [event.item for event in events], weights if weights.count(1) < len(weights) else [], None
+        return [], f"the history of the customer could not be read: {error}"

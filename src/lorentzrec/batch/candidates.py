@@ -1,7 +1,7 @@
 """The best of the candidates of many customers, by their exact scores.
 
-Candidates are the items that an index finds near a query, and those that memory and repeats boost. `Scorer.best` does the same
-for one customer, in NumPy; here a customer takes tens of microseconds instead of a millisecond.
+Candidates are the items that an index finds near a query, and those that memory and repeats boost. `Scorer.best` does
+the same for one customer, in NumPy; here a customer takes tens of microseconds instead of a millisecond.
 """
 
 from __future__ import annotations

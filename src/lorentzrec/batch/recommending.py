@@ -44,7 +44,7 @@ from lorentzrec.points.index import (
     sample_queries,
 )
 from lorentzrec.points.points import read_history
-from lorentzrec.points.reasons import strongest_reasons
+from lorentzrec.points.reasons import Reason, strongest_reasons
 from lorentzrec.points.scoring import GATHERED_SHARE, NO_ROWS
 
 if TYPE_CHECKING:
@@ -97,9 +97,7 @@ class BatchRecommender:
         self._lengths = self.histories.lengths
         self.customers = np.flatnonzero(self._lengths)
         """Rows of the customers with events."""
-        self._seen_excluded = options.exclude_seen
-        if options.exclude_seen is None:
-            self._seen_excluded = model.repeats is None
+        self._seen_excluded = model.repeats is None if options.exclude_seen is None else options.exclude_seen
         self._never = _known_rows(model, options.exclude, "exclude")
         self._allowed = None if options.allow is None else _known_rows(model, options.allow, "allow")
         self._permitted = None
@@ -212,8 +210,10 @@ class BatchRecommender:
                 lists += [[] for _ in recommended]
                 continue
             for reasons in strongest_reasons(self._ranker, read_history(self.histories, user), recommended):
-                lists.append([{**reason._asdict(), "item": items.id(reason.row)} for reason in reasons])
-        kind = pl.List(pl.Struct({"item": items.series.dtype, "share": pl.Float64, "kind": pl.String, "count": pl.Int64}))
+                lists.append([Reason(items.id(reason.row), *reason[1:])._asdict() for reason in reasons])
+        kind = pl.List(
+            pl.Struct({"item": items.series.dtype, "share": pl.Float64, "kind": pl.String, "bought": pl.Int64})
+        )
         return pl.Series("because", lists, dtype=kind)
 
     def _ranked(self, users: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.float32]]:

@@ -211,7 +211,7 @@ def _join(
         lengths.append(model.histories.lengths[other])
         rows.append(chosen.items)
         weights.append(np.ones(len(chosen.items), np.float32) if chosen.weights is None else chosen.weights)
-        times.append(np.zeros(len(chosen.items)) if chosen.times is None else chosen.times)
+        times.append(np.zeros(len(chosen.items)) if chosen.times is None else chosen.times.astype(np.float64))
     users = Vocabulary(pl.concat([one.alias("id") for one in ids]), name="user")
     weight = np.concatenate(weights)
     return users, Interactions(

@@ -326,8 +326,12 @@ class Interactions:
         """The histories of some customers, one after another."""
         events = gather_groups(self.offsets, user_rows)[1]
         lengths = self.offsets[user_rows + 1] - self.offsets[user_rows]  # faster than those of all customers
-        weights, times = (None if column is None else column[events] for column in (self.weights, self.times))
-        return Histories(self.item_rows[events], offsets_of(lengths), weights, times)
+        return Histories(
+            self.item_rows[events],
+            offsets_of(lengths),
+            None if self.weights is None else self.weights[events],
+            None if self.times is None else self.times[events],
+        )
 
     def history_ids(self, user: Id) -> list[Id]:
         """The item ids of one customer, oldest first."""

@@ -1,4 +1,4 @@
-"""Whether customers buy again, and how much that counts: a search on events that neither points nor memory have seen."""
+"""Whether customers buy again, and how much that counts, by events that neither points nor memory have seen."""
 
 from __future__ import annotations
 

@@ -211,9 +211,12 @@ def _read_histories(path: Path, users: Vocabulary, items: Vocabulary) -> Interac
     for name, dtype in {"offsets": np.int64, "item_rows": np.int32, "weights": np.float32}.items():
         if name in arrays and arrays[name].dtype != dtype:
             raise MODEL.damaged(path, f"its {name} are {arrays[name].dtype}, not {np.dtype(dtype)}")
-    columns = {"times": arrays.get("times"), "weights": arrays.get("weights")}
+    if "times" in arrays and arrays["times"].dtype not in (np.int64, np.float64):
+        raise MODEL.damaged(path, f"its times are {arrays['times'].dtype}, not seconds")
     try:
-        return Interactions(users, items, arrays["offsets"], arrays["item_rows"], **columns)
+        return Interactions(
+            users, items, arrays["offsets"], arrays["item_rows"], arrays.get("times"), arrays.get("weights")
+        )
     except InputError as error:
         raise MODEL.damaged(path, f"it does not fit the users and items: {error}") from error
 

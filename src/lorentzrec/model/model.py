@@ -254,7 +254,8 @@ class Model:
     ) -> RecommendationBatch:
         """`recommend` for each of many histories or users: the same results, on all cores and in bounded memory.
 
-        `weights`, `times` and `context` have a list for each history or user. The result is a list that also has `to_frame()`.
+        `weights`, `times` and `context` have a list for each history or user. The result is a list that also has
+        `to_frame()`.
         """
         check_count(k)
         check_diversity(diversity)

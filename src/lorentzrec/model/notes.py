@@ -91,12 +91,13 @@ _TEXTS = {
     NoteKind.NO_MEMORY: "no memory: on held-out events of {customers:,} customers, {metric} is {points:.4f} "
     "by points alone and {memory:.4f} with it",
     NoteKind.MEMORY_NOT_TUNED: "the memory has the usual weight {weight:g}: training ended before a weight was chosen",
-    NoteKind.REPEATS: "customers buy again, so what they bought before is recommended, with weight {weight:g}{decay}: on "
-    "held-out events of {customers:,} customers, {metric} is {unseen:.4f} without such items and {repeats:.4f} with them",
+    NoteKind.REPEATS: "customers buy again, so what they bought before is recommended, with weight {weight:g}{decay}: "
+    "on held-out events of {customers:,} customers, {metric} is {unseen:.4f} without such items and {repeats:.4f} "
+    "with them",
     NoteKind.NO_REPEATS: "what customers bought before is not recommended again: on held-out events of {customers:,} "
     "customers, {metric} is {unseen:.4f} without such items and {repeats:.4f} with them",
-    NoteKind.REPEATS_NOT_TUNED: "what customers bought before is recommended with the usual weight {weight:g}: training "
-    "ended before a weight was chosen",
+    NoteKind.REPEATS_NOT_TUNED: "what customers bought before is recommended with the usual weight {weight:g}: "
+    "training ended before a weight was chosen",
     NoteKind.REPEATS_KEPT: "what customers bought before is recommended with weight {weight:g}, as in the start model",
     NoteKind.ITEMS_ADDED: "{items:item was|items were} added without training",
     NoteKind.ITEMS_NOT_PLACED: "{items:new item is|new items are} left out, with {events:event|events}: "

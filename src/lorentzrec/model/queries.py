@@ -128,9 +128,7 @@ def _append(history: History, now: NDArray[np.int64]) -> History:
         return history
     weights = None if history.weights is None else np.concatenate([history.weights, np.ones(len(now))])
     times = np.zeros(len(history.items)) if history.times is None else history.times
-    return History(
-        np.concatenate([history.items, now]), weights, np.concatenate([times, np.full(len(now), np.nan)])
-    )
+    return History(np.concatenate([history.items, now]), weights, np.concatenate([times, np.full(len(now), np.nan)]))
 
 
 def check_count(k: int) -> None:

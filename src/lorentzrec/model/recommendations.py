@@ -109,5 +109,7 @@ class RecommendationBatch(list[Recommendations], Tabular):
         if all(one.reasons is None for one in self):
             return frame
         lists = [[reason._asdict() for reason in reasons] for one in self for reasons in one.reasons or ()]
-        kind = pl.List(pl.Struct({"item": frame["item"].dtype, "share": pl.Float64, "kind": pl.String, "count": pl.Int64}))
+        kind = pl.List(
+            pl.Struct({"item": frame["item"].dtype, "share": pl.Float64, "kind": pl.String, "bought": pl.Int64})
+        )
         return frame.with_columns(pl.Series("because", lists, dtype=kind))

@@ -179,7 +179,9 @@ class Ranker:
             return None
         if self.new is not None:
             history = history.where(history.items < len(self.points))
-        return self._boosts(history.items, np.array([0, len(history.items)]), *history[1:]) if len(history.items) else None
+        return (
+            self._boosts(history.items, np.array([0, len(history.items)]), *history[1:]) if len(history.items) else None
+        )
 
     def _boosts(
         self,
@@ -226,8 +228,8 @@ class Ranker:
     ) -> Ranked:
         """The rows and scores of the best `k` items, or of all that are left; best first, ties by row.
 
-        history: what memory and repeats add boosts for. by_distance: rank by the distance from the query, without boosts.
-        event_limit: the largest number of new items by events among them.
+        history: what memory and repeats add boosts for. by_distance: rank by the distance from the query, without
+        boosts. event_limit: the largest number of new items by events among them.
         """
         live, boosts = self.live, None if by_distance else self.boosts(history)
         scorer = live.scorer.nearest if by_distance else live.scorer

@@ -61,7 +61,7 @@ class Reason(NamedTuple):
     share: float
     """Its share of the contributions of the whole history."""
     kind: ReasonKind
-    count: int | None = None
+    bought: int | None = None
     """How often the customer bought the item, if its kind is `BOUGHT_BEFORE`."""
 
 
@@ -71,7 +71,7 @@ class Contribution(NamedTuple):
     row: int
     share: float
     kind: ReasonKind
-    count: int | None = None
+    bought: int | None = None
 
 
 class Shares(NamedTuple):
@@ -149,9 +149,7 @@ def shares_of(ranker: Ranker, given: History, recommended: Rows) -> Shares:
     gain = np.maximum(space.score_points(query, items) - space.score_points(query, centre), 0)[:, None]
     gain[total == 0] = 0
     both = boost + gain
-    part, own = (
-        np.divide(value, both, out=np.zeros_like(boost), where=both > 0) for value in (boost - added, added)
-    )
+    part, own = (np.divide(value, both, out=np.zeros_like(boost), where=both > 0) for value in (boost - added, added))
     by_points *= 1 - (part + own)
     repeated = (recommended[:, None] == distinct) & (added > 0)
     by_memory = part * _shares_of_memory(ranker, distinct, index, given, recommended)
@@ -159,9 +157,7 @@ def shares_of(ranker: Ranker, given: History, recommended: Rows) -> Shares:
     return Shares(distinct, shares, by_memory > by_points, repeated, bought)
 
 
-def _shares_of_memory(
-    ranker: Ranker, distinct: Rows, index: Rows, given: History, recommended: Rows
-) -> FloatArray:
+def _shares_of_memory(ranker: Ranker, distinct: Rows, index: Rows, given: History, recommended: Rows) -> FloatArray:
     """(recommended, items): what the `distinct` items of a history contribute to the sums of the memory."""
     history, event_weights, _ = given
     parts = np.zeros((len(recommended), len(distinct)))
@@ -176,4 +172,5 @@ def _shares_of_memory(
     in_memory = distinct < memory.item_count
     parts[:, in_memory] = memory.contributions(distinct[in_memory], memory_weights[in_memory], recommended)
     sums = parts.sum(axis=1, keepdims=True)
-    return np.divide(parts, sums, out=parts, where=sums > 0)
+    shares: FloatArray = np.divide(parts, sums, out=parts, where=sums > 0)
+    return shares

@@ -48,8 +48,8 @@ class RowOptions(NamedTuple):
     excluded: Rows = NO_ROWS
     """Items never to recommend."""
     exclude_seen: bool | None = None
-    """Do not recommend items of the history. None: leave them out, unless the ranker has repeats. What the customer only
-    looks at is left out then, too."""
+    """Do not recommend items of the history. None: leave them out, unless the ranker has repeats; then, only what the
+    customer did not buy is left out."""
     allowed: Rows | None = None
     """Recommend only these; None: all."""
     diversity: float = 0.0

@@ -9,8 +9,8 @@ event of the history. r_j is the square root of how often j is bought again, rel
 
     r_j^2 = (a_j + 20 a) / (n_j + 20) / a,
 
-with n_j the orders that contain j, a_j those of them whose customer had bought j before, and a their share for all items
-together. Twenty orders of the average item smooth the shares of rare items.
+with n_j the orders that contain j, a_j those of them whose customer had bought j before, and a their share for all
+items together. Twenty orders of the average item smooth the shares of rare items.
 """
 
 from __future__ import annotations
@@ -95,12 +95,13 @@ class Repeats:
     def _decay(self, times: NDArray[Any], offsets: Integers) -> Floats:
         """What each event weighs by its age; 0 where its time is NaN."""
         if self.half_life is None:
-            return (~np.isnan(times)).astype(np.float64)
+            return np.where(np.isnan(times), 0.0, 1.0)
         filled = np.flatnonzero(np.diff(offsets))
         newest = np.fmax.reduceat(times, offsets[filled])
         ages = np.repeat(newest, np.diff(offsets)[filled]) - times
         weights: Floats = np.exp2(-ages / (SECONDS_PER_DAY * self.half_life))
-        return np.nan_to_num(weights, copy=False)
+        weights[np.isnan(weights)] = 0
+        return weights
 
 
 def find_rates(data: Interactions) -> NDArray[np.float32]:
@@ -113,5 +114,5 @@ def find_rates(data: Interactions) -> NDArray[np.float32]:
     repeated = np.bincount(items[again], minlength=len(data.items))
     total = np.bincount(items, minlength=len(data.items))
     average = max(1, repeated.sum()) / max(1, total.sum())
-    rates = (repeated + SMOOTHING * average) / (total + SMOOTHING) / average
-    return np.power(rates, RATE_EXPONENT).astype(np.float32)
+    rates: Floats = (repeated + SMOOTHING * average) / (total + SMOOTHING) / average
+    return (rates**RATE_EXPONENT).astype(np.float32)

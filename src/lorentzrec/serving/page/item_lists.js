@@ -43,7 +43,9 @@ function because(reasons) {
     const names = (reasons ?? []).filter((reason) => reason.kind === kind).map((reason) => `${reason.title || reason.item}${share(reason)}`);
     return names.length ? [`${words} ${names.join(", ")}`] : [];
   };
-  const parts = [...named("often_after", "often bought after"), ...named("often_with", "often bought with"), ...named("near", "because of")];
+  const before = (reasons ?? []).filter((reason) => reason.kind === "bought_before");
+  const again = before.map((reason) => (reason.bought && reason.bought > 1 ? `bought before, ${reason.bought} times` : "bought before"));
+  const parts = [...again, ...named("often_after", "often bought after"), ...named("often_with", "often bought with"), ...named("near", "because of")];
   return element("p", { className: "because" }, parts.length ? parts.join("; ") : "fits the history as a whole");
 }
 

@@ -3,7 +3,7 @@
 /**
  * @typedef {{row?: number, id: string, title: string | null, category: string | null, new?: boolean}} Item row: -1 for a new item, which is not on the map
  * @typedef {"near" | "often_after" | "often_with" | "bought_before"} ReasonKind
- * @typedef {{item: string, title: string | null, share: number, kind: ReasonKind, count?: number | null}} Reason
+ * @typedef {{item: string, title: string | null, share: number, kind: ReasonKind, bought?: number | null}} Reason
  * @typedef {Item & {score: number, because?: Reason[]}} RecommendedItem
  * @typedef {{items: RecommendedItem[], model: string, fallback: string | null, fallback_kinds: string[], degraded: string | null, milliseconds: number, arm: string}} Recommendations
  * @typedef {{history?: string[], user?: string, context?: string[], k: number, categories: string[], diversity: number, arm?: string}} Query

@@ -79,7 +79,7 @@ class Reason(Struct, frozen=True):
     share: float
     """Its share of the contributions of the whole history."""
     kind: ReasonKind = ReasonKind.NEAR
-    count: int | None = None
+    bought: int | None = None
     """How often the customer bought the item, if they bought it before."""
 
 

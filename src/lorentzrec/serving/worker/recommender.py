@@ -130,7 +130,9 @@ class Recommender:
         exclude_seen: do not recommend items of the history. None: leave them out, unless customers buy again.
         without: codes of categories to leave out.
         """
-        query = RowQuery(self._rows(history), np.array(weights) if weights else None, np.array(times) if times else None)
+        query = RowQuery(
+            self._rows(history), np.array(weights) if weights else None, np.array(times) if times else None
+        )
         chosen = self._options(options, without, exclude_seen=exclude_seen, reasons=options.reasons)
         return self._recommend(query, chosen, options)
 

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from lorentzrec import Interactions
 from lorentzrec.batch.candidates import best_candidates
 from lorentzrec.batch.list_search import ListSearch
+from lorentzrec.data.interactions import Histories
 from lorentzrec.geometry import FloatArray, hyperboloid
 from lorentzrec.points.index import build_index, open_index
 from lorentzrec.points.memory import build_memory
@@ -65,7 +66,7 @@ def test_among_all_items_the_best_are_those_of_exact_ranking(
     weights = np.concatenate([history.weights for history in histories]) if weighted else None
     queries = ranker.points.queries(items, offsets, weights)
     everything = np.tile(np.random.default_rng(0).permutation(ITEMS), (CUSTOMERS, 1))
-    rows, scores = best_candidates(ranker, queries, everything, K, items, offsets, weights, NEVER)
+    rows, scores = best_candidates(ranker, queries, everything, K, Histories(items, offsets, weights), NEVER)
     for found, values, (best, exact) in zip(rows, scores, expected_of(ranker, queries, histories), strict=True):
         assert found.tolist() == best.tolist()
         np.testing.assert_allclose(values, exact, rtol=1e-6)
@@ -79,7 +80,7 @@ def test_boosted_items_need_not_be_found(geometry: str, score: str) -> None:
     queries = ranker.points.queries(items, offsets)
     # The index finds the 100 items nearest to each query.
     nearest = np.stack([ranker.top(query, 100)[0] for query in queries])
-    rows, _ = best_candidates(ranker, queries, nearest, K, items, offsets, never=NEVER)
+    rows, _ = best_candidates(ranker, queries, nearest, K, Histories(items, offsets, None), NEVER)
     expected = expected_of(ranker, queries, histories)
     assert all(found.tolist() == best.tolist() for found, (best, _) in zip(rows, expected, strict=True))
     assert any(np.setdiff1d(best, near).size for (best, _), near in zip(expected, nearest, strict=True))
@@ -90,7 +91,7 @@ def test_too_few_items_are_left() -> None:
     histories = np.array([1, 2, 3, 4])
     queries = ranker.points.queries(histories, np.array([0, 2, 4]))
     found = np.array([[1, 2, 5, 6, -1], [5, 6, 7, 8, 9]])
-    rows, scores = best_candidates(ranker, queries, found, 4, histories, np.array([0, 2, 4]), never=NEVER)
+    rows, scores = best_candidates(ranker, queries, found, 4, Histories(histories, np.array([0, 2, 4]), None), NEVER)
     assert (rows[0] == -1).all()
     assert (scores[0] == -np.inf).all()
     assert sorted(rows[1]) == [5, 6, 7, 8]

@@ -114,7 +114,7 @@ def test_reasons_are_items_of_the_history() -> None:
 
 def test_reasons_in_frames() -> None:
     batch = MODEL.recommend_many([["i3"], []], k=1, reasons=True)
-    because = [{"item": "i3", "share": 1.0, "kind": "near"}]
+    because = [{"item": "i3", "share": 1.0, "kind": "near", "bought": None}]
     assert batch.to_frame()["because"].to_list() == [because, []]
     assert batch[0].to_frame()["because"].to_list() == [because]
     assert "because" not in MODEL.recommend_many([["i3"]], k=1).to_frame().columns

@@ -855,13 +855,15 @@ export interface components {
             share: number;
             /** @default near */
             kind: components["schemas"]["ReasonKind"];
+            /** @default null */
+            bought: number | null;
         };
         /**
          * ReasonKind
          * @description How an item of the history leads to a recommendation.
          * @enum {unknown}
          */
-        ReasonKind: "near" | "often_after" | "often_with";
+        ReasonKind: "bought_before" | "near" | "often_after" | "often_with";
         /**
          * RecommendRequest
          * @description Recommend items for a history, or for a customer whose history is in the store.
@@ -931,10 +933,10 @@ export interface components {
              */
             context: (string | number)[];
             /**
-             * @description Do not recommend items of the history.
-             * @default true
+             * @description Do not recommend items of the history. By default they are left out, unless customers buy again.
+             * @default null
              */
-            exclude_seen: boolean;
+            exclude_seen: boolean | null;
             /**
              * @description The items of the history, oldest first. Either this or `user`.
              * @default null
@@ -1154,7 +1156,7 @@ export interface operations {
                 reasons?: boolean;
                 /** @description Items viewed just now: they count as the newest of the history. */
                 context?: string[];
-                /** @description Do not recommend items of the history. */
+                /** @description Do not recommend items of the history. By default they are left out, unless customers buy again. */
                 exclude_seen?: boolean;
             };
             header?: never;

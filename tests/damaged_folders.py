@@ -10,8 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from lorentzrec.base.atomic import checksum
-from lorentzrec.base.manifest import SEAL, write_manifest
+from lorentzrec.base.manifest import SEAL, describe_files, write_manifest
 from lorentzrec.errors import ArtifactError, LorentzrecError
 
 OTHER_VALUES: list[Any] = [
@@ -122,8 +121,13 @@ def reseal(folder: Path, **changes: Any) -> None:
     """Make all checksums right, and change some entries of the manifest. One that cannot be read stays as it is."""
     try:
         manifest = json.loads((folder / "manifest.json").read_bytes())
-        files = {name: checksum(folder / name) for name in manifest["files"] if (folder / name).is_file()}
-    except (ValueError, TypeError, KeyError, OSError):
+        found = describe_files(folder)
+        files = {
+            name: found[name] if isinstance(entry, dict) else found[name]["sha256"]
+            for name, entry in manifest["files"].items()
+            if name in found
+        }
+    except (ValueError, TypeError, KeyError, AttributeError, OSError):
         return
     if isinstance(manifest, dict):
         write_manifest(folder, {**manifest, "files": files, **changes})

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from safetensors.numpy import load_file, save_file
 
 from lorentzrec import __version__
+from lorentzrec.base.manifest import describe_files
 from lorentzrec.data.vocabulary import Id, Vocabulary
 from lorentzrec.errors import ArtifactError, InputError
 from lorentzrec.model.artifact import load, save_model
@@ -30,7 +31,14 @@ from tests.damaged_folders import check_refusals
 from tests.model.hand_made_models import RECORD, hand_made, interactions
 
 Array: TypeAlias = NDArray[Any]
-FILES = ["histories.safetensors", "items.parquet", "manifest.json", "points.safetensors", "users.parquet"]
+FILES = [
+    "histories.safetensors",
+    "items.parquet",
+    "manifest.json",
+    "points.safetensors",
+    "user_points.safetensors",
+    "users.parquet",
+]
 
 
 @pytest.fixture(scope="module")
@@ -50,8 +58,8 @@ def seal(folder: Path, **changes: Any) -> None:
     """Write the manifest again, with right checksums and a few changes: damage that only the content shows."""
     manifest = json.loads((folder / "manifest.json").read_text()) | changes | {"checksum": ""}
     if "files" not in changes:
-        names = [file.name for file in sorted(folder.iterdir()) if file.name != "manifest.json"]
-        manifest["files"] = {name: hashlib.sha256((folder / name).read_bytes()).hexdigest() for name in names}
+        manifest["files"] = describe_files(folder)
+        del manifest["files"]["manifest.json"]
     text = json.dumps(manifest)
     digest = hashlib.sha256(text.encode()).hexdigest()
     (folder / "manifest.json").write_text(text.replace('"checksum": ""', f'"checksum": "{digest}"'))
@@ -126,22 +134,26 @@ def test_folder_holds_what_the_contract_says(saved: Path) -> None:
     assert manifest["versions"]["lorentzrec"] == __version__
     assert manifest["versions"]["numpy"] == np.__version__
     assert manifest["config"]["geometry"] == "hyperboloid"
-    assert (manifest["items"], manifest["users"], manifest["history_events"]) == (30, 12, 90)
+    assert (manifest["points"]["items"], manifest["users"], manifest["history_events"]) == (30, 12, 90)
     assert manifest["record"] == [epoch.to_dict() for epoch in RECORD]
     assert manifest["metrics"] == {"ndcg@10": 0.125}
     assert manifest["data_digest"] == interactions(weighted=True).digest
-    for name, digest in manifest["files"].items():
-        assert hashlib.sha256((saved / name).read_bytes()).hexdigest() == digest
-    assert sorted(load_file(saved / "points.safetensors")) == ["item_points", "user_points"]
+    for name, listed in manifest["files"].items():
+        content = (saved / name).read_bytes()
+        assert listed == {"sha256": hashlib.sha256(content).hexdigest(), "bytes": len(content)}
+    assert sorted(load_file(saved / "points.safetensors")) == ["item_counts", "item_points"]
+    assert sorted(load_file(saved / "user_points.safetensors")) == ["user_points"]
     assert sorted(load_file(saved / "histories.safetensors")) == ["item_rows", "offsets", "weights"]
-    assert pl.read_parquet(saved / "items.parquet").columns == ["row", "id", "count"]
+    assert pl.read_parquet(saved / "items.parquet").columns == ["row", "id"]
     assert pl.read_parquet(saved / "users.parquet").columns == ["row", "id"]
 
 
 @pytest.mark.skipif(os.name == "nt", reason="Windows has no such permissions")
 def test_files_about_customers_are_for_their_owner_and_all_others_alike(saved: Path) -> None:
     modes = {name: (saved / name).stat().st_mode & 0o777 for name in FILES}
-    assert {modes.pop(name) for name in ("users.parquet", "histories.safetensors")} == {0o600}
+    assert {modes.pop(name) for name in ("users.parquet", "user_points.safetensors", "histories.safetensors")} == {
+        0o600
+    }
     assert len(set(modes.values())) == 1
 
 
@@ -299,8 +311,8 @@ IN_HISTORIES = r"histories\.safetensors is damaged \(it does not fit the users a
         (change_array("item_points", with_value((7, 0), np.inf)), "row 7 of item_points is not on the hyperboloid"),
         (change_array("user_points", with_value((3, 0), 1.0)), "row 3 of user_points is not on the hyperboloid"),
         (change_array("item_points", lambda array: -array), "row 0 of item_points is not on the hyperboloid"),
-        (change_array("item_points", lambda array: array[:-1]), "item_counts of a model are"),
-        (change_array("item_points", lambda array: array.astype(np.float64)), "item_points of a model are float64"),
+        (change_array("item_points", lambda array: array[:-1]), r"item_points is not float32 \(30, 5\)"),
+        (change_array("item_points", lambda array: array.astype(np.float64)), r"item_points is not float32 \(30, 5\)"),
         (change_array("user_points", lambda array: array[:, :-1]), "user_points of a model are"),
         (change_array("item_rows", with_value(5, 30)), f"{IN_HISTORIES}the item row of event 6 is 30"),
         (change_array("item_rows", with_value(5, -1)), f"{IN_HISTORIES}the item row of event 6 is -1"),
@@ -319,11 +331,11 @@ IN_HISTORIES = r"histories\.safetensors is damaged \(it does not fit the users a
             r"histories\.safetensors .*its weights are float64",
         ),
         (change_frame("items.parquet", lambda frame: frame.reverse()), "rows are not numbered"),
-        (change_frame("items.parquet", lambda frame: frame.drop("count")), "do not make a model"),
+        (change_frame("items.parquet", lambda frame: frame.drop("id")), "do not make a model"),
         (change_frame("items.parquet", lambda frame: frame.head(29)), f"{IN_HISTORIES}the item row of event 77 is 29"),
         (change_frame("users.parquet", lambda frame: frame.with_columns(id=pl.lit("u"))), "occurs twice"),
         (lambda folder: (folder / "items.parquet").write_text("no parquet"), r"items\.parquet cannot be read"),
-        (lambda folder: (folder / "points.safetensors").write_text("no tensors"), "do not make a model"),
+        (lambda folder: (folder / "points.safetensors").write_text("no tensors"), "header does not fit its content"),
     ],
 )
 def test_content_that_does_not_fit(copied: Path, damage: Callable[[Path], None], message: str) -> None:

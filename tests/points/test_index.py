@@ -169,7 +169,7 @@ def test_without_faiss_ranking_is_exact_with_a_note(
     assert Recommender(opened).recommend(["i5"]) == expected
     manifest = write_version(tmp_path / "version", shop_model(items=ITEMS))
     assert manifest["index"] is None
-    assert list(manifest["notes"]) == [f"900 items are ranked exactly, not by an index: {extra}, publish again"]
+    assert list(manifest["publish_notes"]) == [f"900 items are ranked exactly, not by an index: {extra}, publish again"]
 
 
 def test_damaged_indexes(folder: Path, tmp_path: Path) -> None:

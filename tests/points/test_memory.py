@@ -166,7 +166,11 @@ def test_a_memory_is_saved_and_checked(tmp_path: Path) -> None:
     assert not (tmp_path / "points" / "memory.safetensors").exists()
     assert load(tmp_path / "points").memory is None
     manifest = json.loads((tmp_path / "model" / "manifest.json").read_text())
-    assert manifest["memory"] == {"ordered": True, "weight": model.memory.weight, "neighbours": len(model.memory)}
+    assert manifest["points"]["memory"] == {
+        "ordered": True,
+        "weight": model.memory.weight,
+        "neighbours": len(model.memory),
+    }
     radii = np.arccosh(model.item_points[:, 0].astype(np.float64))
     assert manifest["region"]["share_beyond_1"] == np.mean(radii > 1)
     assert manifest["region"]["radius"] == pytest.approx(np.quantile(radii, 0.95), rel=1e-5)

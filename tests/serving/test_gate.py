@@ -332,11 +332,14 @@ def test_the_manifest_has_the_lineage(store: Store, tmp_path: Path) -> None:
     assert (first.manifest["parent"], manifest["parent"]) == (None, first.name)
     assert manifest["parent_fingerprint"] == first.manifest["fingerprint"] == base.fingerprint
     assert manifest["fingerprint"] != base.fingerprint
-    assert manifest["package"] == __version__
-    assert first.manifest["data"] == {"oldest": early.times.min(), "newest": early.times.max()}
-    assert manifest["data"] == {"oldest": data.times.min(), "newest": data.times.max()}
+    assert manifest["versions"]["lorentzrec"] == __version__
+    assert [first.manifest[name] for name in TIMES] == [early.times.min(), early.times.max()]
+    assert [manifest[name] for name in TIMES] == [data.times.min(), data.times.max()]
     timeless = publish(shop_model_without_times(), store, force=True)
-    assert timeless.manifest["data"] == {"oldest": None, "newest": None}
+    assert [timeless.manifest[name] for name in TIMES] == [None, None]
+
+
+TIMES = ("oldest_time", "newest_time")
 
 
 def shop_model_without_times() -> Model:

@@ -8,7 +8,9 @@ from typing import Any
 
 import polars as pl
 import pytest
+from safetensors.numpy import load
 
+from lorentzrec.base.array_files import write_arrays
 from lorentzrec.data.attributes import ItemAttributes
 from lorentzrec.data.interactions import Interactions
 from lorentzrec.errors import ArtifactError
@@ -101,15 +103,20 @@ def test_an_item_with_events_is_where_the_model_would_add_it(
 
 def test_a_version_whose_attributes_do_not_fit_is_damaged(tmp_path: Path) -> None:
     write_version(tmp_path / "v", described_model())
-    values = tmp_path / "v" / "attributes.json"
-    content = values.read_text()
-    values.write_text(content.replace("colour=blue", "colour=blum"))
-    assert read_manifest(tmp_path / "v")[0].find_damage(tmp_path / "v") == "attributes.json"
-    values.write_text(content.replace('"colour=blue", ', ""))
-    with pytest.raises(ArtifactError, match=r"attributes\.json does not fit the points of its attributes"):
+    path = tmp_path / "v" / "attributes.safetensors"
+    content = path.read_bytes()
+    path.write_bytes(content.replace(b"colour=blue", b"colour=blum"))
+    assert read_manifest(tmp_path / "v")[0].find_damage(tmp_path / "v") == path.name
+    path.write_bytes(content.replace(b"colour=blue", b"colour=\xff\xfflue"))
+    with pytest.raises(ArtifactError, match=r"attributes\.safetensors is damaged .* publish the model again"):
         open_version(tmp_path / "v")
-    values.write_text(content)
-    assert open_version(tmp_path / "v").attributes is not None
+    arrays = load(content)
+    for change in ({"points": arrays["points"][1:]}, {"text_offsets": arrays["text_offsets"][1:]}, {"rows": None}):
+        write_arrays(path, {name: array for name, array in (arrays | change).items() if array is not None})
+        with pytest.raises(ArtifactError, match=r"is damaged .* publish the model again"):
+            open_version(tmp_path / "v")
+    path.write_bytes(content)
+    assert open_version(tmp_path / "v").points.attributes is not None
 
 
 def test_attributes_over_http(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import httpx
 import pytest
 from litestar.testing import TestClient
 
-from lorentzrec.model.artifact import POINTS
+from lorentzrec.points.files import POINTS
 from lorentzrec.serving.stores.activations import choose_arm
 from lorentzrec.serving.stores.store import Store
 from lorentzrec.serving.stores.versions import State

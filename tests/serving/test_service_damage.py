@@ -16,8 +16,8 @@ from typing import Any
 import polars as pl
 import pytest
 
-from lorentzrec.base.atomic import MARKER, checksum
-from lorentzrec.base.manifest import write_manifest
+from lorentzrec.base.atomic import MARKER
+from lorentzrec.base.manifest import describe_files, write_manifest
 from lorentzrec.serving.stores.address import open_store
 from lorentzrec.serving.stores.store import Store
 from lorentzrec.serving.versions.publish import publish, rollback
@@ -157,13 +157,18 @@ def test_a_damaged_copy_is_downloaded_again(postgres_url: str, tmp_path: Path) -
 def resealed(folder: Path, **changes: Any) -> None:
     """Give a version the checksums of its files as they are now, as an attacker with write access would."""
     manifest = json.loads((folder / MARKER).read_text())
-    manifest["files"] = {
-        path.name: {"sha256": checksum(path), "bytes": path.stat().st_size}
-        for path in folder.iterdir()
-        if path.name != MARKER
-    }
-    manifest.pop("checksum")
+    manifest["files"] = describe_files(folder)
+    del manifest["files"][MARKER], manifest["checksum"]
     write_manifest(folder, manifest | changes)
+
+
+def other_points(**changes: Any) -> Callable[[Path], None]:
+    """Change what the manifest says of the points."""
+
+    def forge(folder: Path) -> None:
+        resealed(folder, points=json.loads((folder / MARKER).read_text())["points"] | changes)
+
+    return forge
 
 
 def wrong_rows(folder: Path) -> None:
@@ -182,13 +187,13 @@ def no_table(folder: Path) -> None:
 
 
 FORGERIES: dict[str, Callable[[Path], None]] = {
-    "items": lambda folder: resealed(folder, items="40"),
-    "dimension": lambda folder: resealed(folder, dimension=None),
+    "items": other_points(items="40"),
+    "dimension": other_points(dimension=None),
     "index": lambda folder: resealed(folder, index=[1]),
-    "geometry": lambda folder: resealed(folder, geometry=1),
-    "model": lambda folder: resealed(folder, model={}),
+    "geometry": other_points(geometry=1),
+    "config": lambda folder: resealed(folder, config={}),
     "name": lambda folder: resealed(folder, name="20990101T000000-000000"),
-    "recency": lambda folder: resealed(folder, recency="often"),
+    "recency": other_points(recency="often"),
     "rows": wrong_rows,
     "table": no_table,
 }

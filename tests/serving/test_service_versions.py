@@ -15,7 +15,8 @@ from typing import Any
 import httpx
 import pytest
 
-from lorentzrec.model.artifact import POINTS
+from lorentzrec.base import array_files
+from lorentzrec.points.files import POINTS
 from lorentzrec.serving.http.messages import HistoryQuery
 from lorentzrec.serving.http.requests import RequestThreads, Worker
 from lorentzrec.serving.http.routes.customers import get_history
@@ -23,7 +24,6 @@ from lorentzrec.serving.settings import ServiceSettings
 from lorentzrec.serving.stores import histories
 from lorentzrec.serving.stores.address import open_store
 from lorentzrec.serving.stores.store import Store
-from lorentzrec.serving.versions import version
 from lorentzrec.serving.worker.guarded_store import GuardedStore
 from lorentzrec.serving.worker.health import Health
 from lorentzrec.serving.worker.metrics import Metrics
@@ -205,7 +205,7 @@ def test_only_damaged_versions_are_none(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(not Path("/proc/self/maps").exists(), reason="there is no list of mapped files here")
 def test_the_memory_of_an_old_version_is_given_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(version, "READ_BYTES", 0)  # as if the files were large
+    monkeypatch.setattr(array_files, "READ_BYTES", 0)  # as if the files were large
     store = shop_store(tmp_path)
     first = str(store.state().version)
 

@@ -10,11 +10,12 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from lorentzrec.base import array_files
+from lorentzrec.base.array_files import open_arrays
 from lorentzrec.errors import ArtifactError, InputError
 from lorentzrec.maps.disk_map import DiskMap
 from lorentzrec.serving.stores.version_files import read_manifest
-from lorentzrec.serving.versions import version as version_module
-from lorentzrec.serving.versions.version import drop_copies, open_version, read_arrays, write_version
+from lorentzrec.serving.versions.version import VERSION, drop_copies, open_version, write_version
 from tests.serving.small_shop import CATEGORIES, ITEMS, shop_model, shop_table, shop_version
 
 DISK = np.linspace(-0.5, 0.5, 2 * ITEMS, dtype=np.float32).reshape(ITEMS, 2)
@@ -52,15 +53,24 @@ def test_everything_comes_back(written: Path) -> None:
     assert version.map is not None
     assert np.array_equal(version.map, DISK)
     assert version.manifest["map"] == {"method": "by hand", "kept": {"centre": 0.5}}
-    assert (version.manifest["items"], version.manifest["described_items"]) == (ITEMS, ITEMS)
+    assert (version.manifest["points"]["items"], version.manifest["described_items"]) == (ITEMS, ITEMS)
     assert (version.index, version.manifest["index"], version.notes) == (None, None, ())
+
+
+def test_a_version_has_the_files_of_points_of_its_model(written: Path, tmp_path: Path) -> None:
+    shop_model(targets="separate").save(tmp_path / "model")
+    assert (written / "points.safetensors").read_bytes() == (tmp_path / "model" / "points.safetensors").read_bytes()
+    version, model = (json.loads((folder / "manifest.json").read_text()) for folder in (written, tmp_path / "model"))
+    assert version["points"] == model["points"]
+    same = ("config", "data_digest", "fingerprint", "parent_fingerprint", "oldest_time", "newest_time", "metrics")
+    assert {name: version[name] for name in same} == {name: model[name] for name in same}
 
 
 @pytest.mark.parametrize("mapped", [False, True])
 def test_points_are_read_or_mapped_and_read_only(written: Path, monkeypatch: pytest.MonkeyPatch, mapped: bool) -> None:
     if mapped:
-        monkeypatch.setattr(version_module, "READ_BYTES", 0)
-    points = read_arrays(written / "points.safetensors")["item_points"]
+        monkeypatch.setattr(array_files, "READ_BYTES", 0)
+    points = open_arrays(written / "points.safetensors", VERSION)["item_points"]
     owner = points
     while isinstance(owner.base, np.ndarray):
         owner = owner.base
@@ -73,13 +83,13 @@ def test_points_are_read_or_mapped_and_read_only(written: Path, monkeypatch: pyt
 def test_a_copy_belongs_to_one_state_of_a_file(written: Path, tmp_path: Path) -> None:
     copies = tmp_path / "copies"
     before = open_version(written, copies=copies)
-    assert len(list(copies.iterdir())) == 1  # of the points
+    assert len(list(copies.iterdir())) == 2  # of the points, and of categories and map
     points = written / "points.safetensors"
     content = points.read_bytes()
     points.unlink()
     points.write_bytes(content)
     open_version(written, copies=copies)
-    assert len(list(copies.iterdir())) == 2
+    assert len(list(copies.iterdir())) == 3
     drop_copies(before, copies)
     assert not list(copies.iterdir())
     assert np.array_equal(before.points.item_points, open_version(written).points.item_points)
@@ -95,6 +105,7 @@ def test_nothing_about_customers(written: Path) -> None:
     assert {path.name for path in written.iterdir()} == {
         "manifest.json",
         "points.safetensors",
+        "items.safetensors",
         "items.sqlite",
     }
     assert all(b"u17" not in path.read_bytes() for path in written.iterdir())
@@ -113,7 +124,7 @@ def test_a_damaged_byte_of_the_manifest_is_found(copied: Path) -> None:
         open_version(copied)
 
 
-@pytest.mark.parametrize("name", ["points.safetensors", "items.sqlite"])
+@pytest.mark.parametrize("name", ["points.safetensors", "items.safetensors", "items.sqlite"])
 def test_damaged_short_and_missing_files_are_found(copied: Path, name: str) -> None:
     whole = (copied / name).read_bytes()
     manifest, _ = read_manifest(copied)
@@ -127,7 +138,7 @@ def test_damaged_short_and_missing_files_are_found(copied: Path, name: str) -> N
         open_version(copied)
 
 
-@pytest.mark.parametrize("name", ["points.safetensors", "items.sqlite"])
+@pytest.mark.parametrize("name", ["points.safetensors", "items.safetensors", "items.sqlite"])
 def test_files_that_make_no_sense_are_refused(copied: Path, name: str) -> None:
     (copied / name).write_bytes((copied / name).read_bytes()[:100])
     with pytest.raises(ArtifactError, match=f"{name} is damaged .* publish the model again"):

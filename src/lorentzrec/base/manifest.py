@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from lorentzrec.base.atomic import MARKER
+from lorentzrec.base.atomic import MARKER, checksum
 from lorentzrec.errors import ArtifactError
 
 Shape: TypeAlias = "type | str | tuple[Shape, ...] | list[Shape] | dict[Any, Shape] | Callable[[Any], bool] | None"
@@ -25,6 +25,17 @@ SEAL = "checksum"
 _SEALED = f'"{SEAL}": "{{}}"'
 LARGEST_NUMBER = 1e300
 """Of what is a finite number: calculations with it do not overflow at once."""
+FILES_ENTRY: dict[Any, Shape] = {...: {"sha256": str, "bytes": int}}
+"""The entry `files` that `describe_files` makes."""
+
+
+def describe_files(folder: Path) -> dict[str, dict[str, Any]]:
+    """The checksum and the size of every file in a folder and below it, by path: the entry `files` of its manifest."""
+    return {
+        path.relative_to(folder).as_posix(): {"sha256": checksum(path), "bytes": path.stat().st_size}
+        for path in sorted(folder.rglob("*"))
+        if path.is_file()
+    }
 
 
 def write_manifest(folder: Path, content: Mapping[str, Any]) -> None:

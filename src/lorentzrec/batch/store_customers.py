@@ -226,11 +226,11 @@ def _join(
 
 def model_of_version(version: Version) -> Model:
     """A model without customers that ranks like the version."""
-    config = ResolvedConfig.from_mapping(version.manifest["model"])
+    config = ResolvedConfig.from_mapping(version.manifest["config"])
     return Model(
         config=replace(config, model="asymmetric"),
         items=Vocabulary(version.items.table()["id"], name="item"),
-        points=replace(version.points, attributes=None),
+        points=version.points,
         data_digest=version.manifest["data_digest"],
     )
 

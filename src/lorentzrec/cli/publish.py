@@ -153,7 +153,7 @@ def _publish(
     manifest, added, counts = published.manifest, published.events, None
     shown: list[RenderableType] = [
         f"{published.name} is the current version of {_name_target(url, options['arm'])}: "
-        f"{Count(manifest['items']):item|items}"
+        f"{Count(manifest['points']['items']):item|items}"
     ]
     if added is not None:
         counts = {"accepted": added.accepted, "duplicates": added.duplicates, "erased_customers": len(added.erased)}
@@ -161,16 +161,17 @@ def _publish(
         if added.erased:
             customers = f"{Count(len(added.erased)):customer|customers}"
             shown.append(f"Histories: {customers} had been erased; their events before the erasure were skipped")
-    entries = {name: manifest[name] for name in ("items", "described_items", "index", "map")}
+    entries = {"items": manifest["points"]["items"]}
+    entries |= {name: manifest[name] for name in ("described_items", "index", "map")}
     gate = [result.to_dict() for result in published.gate]
     result = {"model": published.name, "store": url, "arm": options["arm"], **entries, "events": counts}
     result |= {"versions": published.versions, "gate": gate}
     checked = [(one.requirement, one.status, one.measured) for one in published.gate if one.status != "not checked"]
     if checked:
         shown.append(make_table({"requirement": "left bold", "result": "left", "measured": "left"}, checked))
-    missing = manifest["items"] - manifest["described_items"] if table is not None else 0
+    missing = manifest["points"]["items"] - manifest["described_items"] if table is not None else 0
     untitled = [f"{Count(missing):item has|items have} no title in {items}"] if missing else []
-    notes = [*manifest["notes"], *untitled, *_note_unchecked(published.gate), *published.notes]
+    notes = [*manifest["publish_notes"], *untitled, *_note_unchecked(published.gate), *published.notes]
     print_result(result, *shown, json=json, notes=notes)
 
 

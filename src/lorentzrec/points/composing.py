@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from lorentzrec.data.arrays import Booleans, Groups, Integers, gather_groups, offsets_of, rank_correlation
 from lorentzrec.data.attributes import AttributeColumn, ItemAttributes
 from lorentzrec.data.vocabulary import Vocabulary
+from lorentzrec.errors import InputError
 from lorentzrec.geometry import FloatArray, euclidean, hyperboloid
 from lorentzrec.geometry.midpoint import normalise_sum
 
@@ -54,6 +55,18 @@ class AttributePoints:
         """The attributes of some items, and the points of all attributes."""
         _, entries = gather_groups(self.offsets, items)
         return replace(self, offsets=offsets_of(np.diff(self.offsets)[items]), rows=self.rows[entries])
+
+    def find_rows(self, sent: Mapping[str, str]) -> tuple[list[int], int]:
+        """The rows of the values in some columns of an item, and the number of values that are not known."""
+        columns = {column.name: column for column in self.columns}
+        for name in sent:
+            if name not in columns:
+                raise InputError(
+                    f"{name!r} is not an attribute of the model: send {', '.join(columns)}, or leave it out"
+                )
+        values = {value for name, text in sent.items() for value in columns[name].values_of(text)}
+        known = [value for value in values if value in self.values]
+        return sorted(map(self.values.row, known)), len(values) - len(known)
 
     def fits(self, items: int, width: int) -> bool:
         """Whether these are attributes of as many items, with points of `width` numbers."""

@@ -26,8 +26,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 
 from lorentzrec._version import __version__
-from lorentzrec.base.atomic import MARKER, atomic_directory, checksum
-from lorentzrec.base.manifest import SEAL, FolderKind, write_manifest
+from lorentzrec.base.atomic import MARKER, atomic_directory
+from lorentzrec.base.manifest import SEAL, FolderKind, describe_files, write_manifest
 from lorentzrec.errors import ArtifactError, InputError, StoreBroken
 from lorentzrec.serving.stores.activations import MAIN, Activation, find_arms, find_standing
 from lorentzrec.serving.stores.address import open_any_store
@@ -86,7 +86,6 @@ def write_backup(store: Store, folder: Path, progress: Progress = lambda *_: Non
         else:
             raise StoreFault.BUSY.error(store=store.url, reason="its versions keep changing")
         progress("computing checksums", 0.0)
-        files = {path.relative_to(partial).as_posix(): path for path in sorted(partial.rglob("*")) if path.is_file()}
         manifest = {
             "format": BACKUP.name,
             "format_version": BACKUP.version,
@@ -95,7 +94,7 @@ def write_backup(store: Store, folder: Path, progress: Progress = lambda *_: Non
             "store": store.url.partition(":")[0],
             "versions": sorted(set(names) - set(left_out)),
             **counts,
-            "files": {name: {"bytes": path.stat().st_size, "sha256": checksum(path)} for name, path in files.items()},
+            "files": describe_files(partial),
         }
         write_manifest(partial, manifest)
     return Written(manifest, left_out)

@@ -23,7 +23,7 @@ def describe_store(store: Store) -> dict[str, Any]:
         try:
             manifest = json.loads(store.fetch_manifest(name))
             listed = sum(file["bytes"] for file in manifest["files"].values())
-            described = {"created": manifest.get("created"), "items": manifest.get("items"), "bytes": listed}
+            described = {"created": manifest.get("created"), "items": manifest["points"]["items"], "bytes": listed}
         except (LorentzrecError, OSError, ValueError, KeyError, TypeError, AttributeError):
             described = {"created": None, "items": None, "bytes": None}
             warnings.append(f"the manifest of version {name} cannot be read: run lorentzrec store verify")

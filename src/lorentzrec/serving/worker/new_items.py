@@ -85,10 +85,11 @@ def find_evidence(version: Version, item: NewItem) -> tuple[list[int], list[int]
     """
     like = [row for row in version.items.rows(item.like).tolist() if row != UNKNOWN] if item.like else []
     attributes: list[int] = []
-    if version.attributes is not None:
-        sent = {name: text for name, text in item.attributes.items() if name in version.attributes.columns}
+    if (known := version.points.attributes) is not None:
+        names = {column.name for column in known.columns}
+        sent = {name: text for name, text in item.attributes.items() if name in names}
         with suppress(InputError):
-            attributes = version.attributes.rows_of(sent)[0]
+            attributes = known.find_rows(sent)[0]
     category, categories = item.category, version.categories
     code = UNKNOWN if category is None or category not in categories else categories.index(category)
     return like, attributes, code
@@ -114,7 +115,7 @@ def place_in_version(
         _collect_histories(version, items, histories),
         surroundings,
         like=Groups.from_lists(like),
-        attributes=None if version.attributes is None else Groups.from_lists(attributes),
+        attributes=None if version.points.attributes is None else Groups.from_lists(attributes),
         categories=(np.array(categories), version.category_codes),
     )
     return [points.take([index]) if one else None for index, one in enumerate(placed.tolist())]
@@ -140,5 +141,5 @@ def _collect_histories(
             found += events
             lengths.append(len(events))
     item_rows, weights = np.array(found).reshape(-1, 2).T
-    ordered = version.manifest["model"]["history"] == "causal"
+    ordered = version.manifest["config"]["history"] == "causal"
     return Histories(offsets_of(np.array(lengths, np.int64)), item_rows.astype(np.int64), weights, ordered)

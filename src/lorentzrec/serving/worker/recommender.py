@@ -77,7 +77,7 @@ class Recommender:
         index = version.index if len(live) >= INDEXED_ITEMS else None
         live_set = LiveSet(version.points, live, indexed=index is not None)
         self._ranker = Ranker(version.points, index=index, live=live_set)
-        self._symmetric = version.manifest["model"]["model"] == "symmetric"
+        self._symmetric = version.manifest["config"]["model"] == "symmetric"
         self._code_of = {name: code for code, name in enumerate(version.categories)}
         self._codes: NDArray[np.integer[Any]] = version.category_codes
         self._base: Recommender | None = None

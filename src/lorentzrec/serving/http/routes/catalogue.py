@@ -105,12 +105,13 @@ def describe_item(item: ItemInPath, data: JSONBody[NewItemRequest], worker: TheW
             "known-item",
         )
     attributes = {name: _text_of(value) for name, value in data.attributes.items()}
-    if attributes and version.attributes is None:
+    known = version.points.attributes
+    if attributes and known is None:
         raise InputError(
             f"the model of version {version.name} was trained without attributes: send `like`, or publish a model that "
             "was trained with them"
         )
-    unknown = 0 if version.attributes is None else version.attributes.rows_of(attributes)[1]
+    unknown = 0 if known is None else known.find_rows(attributes)[1]
     new = NewItem(id, Origin.PUT, data.title, data.category, data.price, data.image, like, attributes)
     if not worker.store.call(lambda store: store.describe_item(new, limit=new_items.limit), writes=True):
         worker.metrics.new_items_left_out.inc()
@@ -236,12 +237,14 @@ def get_model(worker: TheWorker) -> ModelInformation:
     version, arms = recommender.version, []
     for name, arm in state.arms.items():
         used = recommender if name == MAIN else state.others.get(name)
-        manifest = {} if used is None else used.version.manifest
-        described = (manifest.get(entry) for entry in ("name", "geometry", "score"))
+        described = (None, None, None) if used is None else (used.version.name, *used.version.points.space[:2])
         arms.append(ArmInformation(name, arm.share, *described))
-    copied = ("items", "geometry", "dimension", "score", "recency", "metrics", "map")
     return ModelInformation(
-        **{name: version.manifest[name] for name in copied},
+        items=len(version.points),
+        **version.points.space._asdict(),
+        dimension=version.points.dimension,
+        metrics=version.manifest["metrics"],
+        map=version.manifest["map"],
         model=version.name,
         categories=version.categories,
         live=recommender.live_count,

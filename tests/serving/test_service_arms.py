@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+import time
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -17,7 +19,7 @@ from lorentzrec.serving.stores.store import Store
 from lorentzrec.serving.stores.versions import State
 from lorentzrec.serving.versions.gate import PublishRefused
 from lorentzrec.serving.versions.publish import publish, rollback
-from lorentzrec.serving.versions.version import write_version
+from lorentzrec.serving.versions.version import Version, open_version, write_version
 from lorentzrec.serving.worker.new_item_watcher import NewItemWatcher
 from lorentzrec.serving.worker.recommender import Recommender
 from tests.serving.running_service import service_here, service_process, shop_store, wait_until
@@ -179,3 +181,48 @@ def test_the_first_version_of_an_arm_is_compared_with_main_and_later_ones_with_t
     publish(small, store, arm="small", keep=1)
     assert store.standing_versions() == [store.state().version], "main is not touched"
     assert len(store.versions()) == 2
+
+
+def test_an_arm_whose_only_version_vanished_stays(store: Store, tmp_path: Path) -> None:
+    """Its customers are answered by `main`, those of later arms do not move, and it can be replaced and ended."""
+    main = str(store.state().version)
+    vanished, later = add_arm(store, tmp_path, "bold", 0.3), add_arm(store, tmp_path, "calm", 0.3)
+    users = [f"u{number}" for number in range(60)]
+    chosen = {user: choose_arm(store.state().arms, user) for user in users}
+    shutil.rmtree(tmp_path / "store" / "versions" / vanished)
+    state = store.state()
+    assert [(name, arm.share) for name, arm in state.arms.items()] == [("main", 0.4), ("bold", 0.3), ("calm", 0.3)]
+    assert "so main answers for it: publish again" in state.warnings["bold"]
+    assert {user: choose_arm(state.arms, user) for user in users} == chosen
+    with service_here(store.url, poll_seconds=0.05) as service:
+        for user, arm in chosen.items():
+            assert recommended(service, user=user)[:2] == (("calm", later) if arm == "calm" else ("main", main))
+        name = publish(FLAT, store, arm="bold", force=True).name
+        wait_until(lambda: live_arms(service) == {"main": main, "bold": name, "calm": later})
+    assert store.state().warnings == {}
+    shutil.rmtree(tmp_path / "store" / "versions" / name)
+    store.end_arm("bold")
+    assert [*store.state().arms] == ["main", "calm"]
+
+
+def test_a_version_of_an_arm_that_is_damaged_again_is_not_reopened_every_second(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    flat = add_arm(store, tmp_path, "flat", 0.4)
+    opened: list[str] = []
+
+    def open_damaged(folder: Path, **options: Any) -> Version:
+        version = open_version(folder, **options)
+        opened.append(version.name)
+        if version.name == flat:
+            version.items.damage = "a query failed"
+        return version
+
+    monkeypatch.setattr("lorentzrec.serving.worker.version_watcher.open_version", open_damaged)
+    with service_here(store.url, poll_seconds=0.02) as service:
+        wait_until(lambda: live_arms(service)["flat"] is None)
+        count = opened.count(flat)
+        time.sleep(0.3)
+        assert opened.count(flat) == count == 2
+        assert f"version {flat} is refused; see the log of the service" in service.get("/readyz").json()["warnings"]
+    assert len([line for line in caplog.messages if f"version {flat} was damaged while in use" in line]) == 1

@@ -125,14 +125,16 @@ class FileStore(SqlStore):
                 return state
         arms, warnings = dict(state.arms), dict[str, str]()
         for name in missing:
-            arm = arms.pop(name)
-            usable = next(iter(self.standing_versions(name)), None)
-            use = "no other version was live" if usable is None else f"version {usable}, which was live before, is used"
+            arm, usable = state.arms[name], next(iter(self.standing_versions(name)), None)
+            if usable is not None:
+                arms[name], use = arm._replace(version=usable), f"version {usable}, which was live before, is used"
+            elif name == MAIN:
+                arms.pop(name)
+                use = "no other version was live"
+            else:  # the arm keeps its share, so that no customer moves to another arm than `main`
+                use = "main answers for it"
             what = "the current version" if name == MAIN else f"the current version of arm {name},"
             warnings[name] = f"{what} {arm.version} is missing or not complete, so {use}: publish again"
-            if usable is not None:
-                arms[name] = arm._replace(version=usable)
-        arms = {name: arms[name] for name in state.arms if name in arms}
         return replace(state, arms=arms if MAIN in arms else {}, warnings=warnings)
 
     def versions(self) -> list[str]:

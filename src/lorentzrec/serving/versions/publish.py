@@ -178,8 +178,13 @@ def _compare(
                 break
             except InputError as error:
                 before, state = state, store.state()
-                if error.kind is not StoreFault.NO_VERSION or state.arms == before.arms:
+                if error.kind is not StoreFault.NO_VERSION:
                     raise
+                if state.arms == before.arms:
+                    if arm not in state.warnings:
+                        raise
+                    absence = state.warnings[arm]
+                    break
         new = open_version(folder)
         opened.callback(new.items.close)
         candidates = Candidates(new, version, histories, held_out, absence)

@@ -268,7 +268,10 @@ class VersionWatcher:
     def _refresh_arm(self, name: str, target: str, found: State) -> Recommender | None:
         """The recommender of an arm: of its target, or else of the version that the arm has in use, if it is good."""
         recommender = self.state.others.get(name)
-        used = None if recommender is None or recommender.version.items.damage else recommender.version
+        used = None if recommender is None else recommender.version
+        if used is not None and used.items.damage is not None:
+            self._note_damage(used)
+            used = None
         opened = self._open(target) if used is None or used.name != target else None
         if used is None or found.live_revision != self.state.others_revision:
             recommender = None
@@ -371,19 +374,23 @@ class VersionWatcher:
         return None
 
     def _report_damage(self, version: Version) -> None:
-        """Log, once, that the version in use is damaged.
+        """Note, once, that the version in use in `main` is damaged."""
+        if not self.state.damage_reported:
+            self._note_damage(version)
+            self._change(damage_reported=True)
+
+    def _note_damage(self, version: Version) -> None:
+        """Log that a version in use is damaged.
 
         The version is opened again, which may yield an intact copy. If it was damaged a moment ago as well, it is
         refused.
         """
-        if self.state.damage_reported:
-            return
         now, damaged = time.monotonic(), self.state.damaged
         if now - damaged.get(version.name, -RETRY_SECONDS) < RETRY_SECONDS:
             self._refuse(version.name, str(version.items.damage))
         else:
             logger.error("version %s was damaged while in use: %s", version.name, version.items.damage)
-        self._change(damage_reported=True, damaged={**damaged, version.name: now})
+        self._change(damaged={**damaged, version.name: now})
 
     @contextmanager
     def _refuse_if_damaged(self, name: str) -> Iterator[None]:

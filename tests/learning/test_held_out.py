@@ -70,7 +70,7 @@ def test_a_given_validation_part_is_divided_among_known_customers() -> None:
     part = Interactions.from_pairs(["a", "b", "new", "lost"], ["y", "y", "x", "unknown"])
     halves = divide(part, training, resolved(training))
     assert customers(halves.choosing) | customers(halves.checking) == {"a", "b"}
-    strangers = part.select(part.users.ids(part.user_rows) == np.array("new"))
+    strangers = part.select(part.user_rows == part.users.row("new"))
     none = divide(strangers, training, resolved(training))
     assert none.checking is None
     assert customers(none.choosing) == {"new"}

@@ -399,7 +399,7 @@ def test_results_as_json(store: Store) -> None:
 
 def test_the_check_of_a_model_is_part_of_its_version(store: Store) -> None:
     """popularity is level with the model, and item-kNN ahead of it. Own frequency was not compared."""
-    row = {"recall": 0.5, "standard_error": 0.01}
+    row: dict[str, Any] = {"recall": 0.5, "standard_error": 0.01}
     check = RealityCheck(
         rows=(
             CheckedSystem(name="this model", ndcg=0.1, recall=0.5),

@@ -23,7 +23,7 @@ REPEATED_SHARE = 0.1
 HALF_LIFE = 80.0
 """Days after which an event counts half in own-frequency."""
 PAIR_LIMIT = 500_000_000
-"""Pairs of items that item-kNN counts, about two seconds: more customers than have so many pairs are sampled."""
+"""Pairs of items that item-kNN counts, in about two seconds. If there are more, it learns from some customers."""
 STANDARD_ERRORS = 2.0
 """A difference of more standard errors than these is significant."""
 NDCG, RECALL = "ndcg@10", "recall@10"

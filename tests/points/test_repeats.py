@@ -174,7 +174,7 @@ def test_repeats_are_saved_published_and_reasons(tmp_path: Path) -> None:
     expected = model.recommend(user=user, reasons=True)
     assert again.recommend(user=user, reasons=True) == expected
     assert expected.reasons is not None
-    bought = DATA.history_ids(3)
+    bought = DATA.history_ids(user)
     for item, reasons in zip(expected.ids, expected.reasons, strict=True):
         assert (reasons[0].kind is ReasonKind.BOUGHT_BEFORE) == (item in bought)
         if item in bought:

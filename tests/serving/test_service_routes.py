@@ -69,7 +69,7 @@ def test_options_of_a_query(service: TestClient[Any]) -> None:
     assert all(int(item[1:]) % 4 == 1 for item in with_options(categories=["hats"]))
     assert with_options(exclude_seen=False)[0] == "i3"
     reasons = service.post("/v1/recommend", json=query | {"reasons": True}).json()["items"][0]["because"]
-    assert reasons == [{"item": "i3", "title": "Piece number 3", "share": 1.0, "kind": "near"}]
+    assert reasons == [{"item": "i3", "title": "Piece number 3", "share": 1.0, "kind": "near", "bought": None}]
 
 
 def test_numbers_are_ids(service: TestClient[Any]) -> None:

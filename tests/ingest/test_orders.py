@@ -186,15 +186,62 @@ def test_the_seed_decides_and_the_note_names_the_option(tmp_path: Path) -> None:
     first, again, other = (Interactions.from_file(path, tie_seed=seed) for seed in (0, 0, 1))
     assert first.digest == again.digest != other.digest
     assert first.notes == (
+        "all 200 events have the same time, so none is later: check `time_column`",
         "100 % of neighbouring events of a customer have equal times, and are shuffled: give `ties='file'` if the "
         "order of the file is meaningful",
     )
     assert Interactions.from_frame(pl.read_csv(path), tie_seed=1).digest == other.digest
     kept = Interactions.from_file(path, ties="file")
     assert kept.history_ids("u7") == ["d", "b", "c", "a"]
-    assert kept.notes[0].endswith("have equal times, and are in the order of the file")
+    assert kept.notes[1].endswith("have equal times, and are in the order of the file")
     framed = Interactions.from_frame(pl.read_csv(path), ties="given")
     assert (framed.digest, framed.ties_given) == (kept.digest, True)
     report = prepare(PrepareConfig(events=(str(path),), source=Source(ties="file")), str(tmp_path / "d"))
     assert open_dataset(report.address).interactions().ties_given
     assert report.notes == kept.notes
+
+
+@pytest.mark.parametrize(
+    ("columns", "expected"),
+    [
+        (
+            {"user": ["u", "v", "v"], "order": ["1", "1", "2"], "time": [1, 2, 3]},
+            "1 order has events of several customers, and is divided by customer: check `order`",
+        ),
+        (
+            {"user": ["u"] * 3, "order": ["1", "1", "2"], "time": [90_000, 1, 3]},
+            "1 order has events that are a day or more apart: an order counts from its first event on",
+        ),
+        (
+            {"user": ["u"] * 10_001, "order": ["1"] * 10_000 + ["2"], "time": list(range(10_001))},
+            "1 order has more than 1,000 events, the largest 10,000: check `order`",
+        ),
+        (
+            {"user": ["u", "u", "v"], "order": ["1"] * 3, "time": [1, 2, 3]},
+            "every customer has a single order, so nothing follows another order: check `order`",
+        ),
+        (
+            {"user": ["u", "u", "v"], "order": ["1", "2", "3"], "time": [5, 5, 5]},
+            "all 3 events have the same time, so none is later: check `time`",
+        ),
+        (
+            {"user": ["u", "u", "u"], "order": ["1", "2", None], "time": [5, 6, 7]},
+            "1 event has no order: those of a customer with equal times are one",
+        ),
+    ],
+)
+def test_orders_and_times_that_may_be_something_else_are_noted(columns: dict[str, Any], expected: str) -> None:
+    frame = pl.DataFrame({**columns, "item": [f"i{number}" for number in range(len(columns["user"]))]})
+    assert expected in Interactions.from_frame(frame).notes
+
+
+def test_usual_orders_are_not_noted() -> None:
+    frame = pl.DataFrame({"user": list("uuvv"), "item": list("abab"), "order": list("1234"), "time": [1, 2, 3, 90_000]})
+    assert Interactions.from_frame(frame).notes == ("the column 'order' is taken for the order",)
+
+
+def test_times_that_go_backwards_within_an_order_do_not_depend_on_the_rows() -> None:
+    frame = pl.DataFrame({"user": list("uuu"), "item": list("abc"), "order": list("112"), "time": [9, 3, 5]})
+    data = Interactions.from_frame(frame)
+    assert data.digest == Interactions.from_frame(frame.reverse()).digest
+    assert orders(data)["u"] == [("b", 0), ("c", 1), ("a", 0)]

@@ -31,6 +31,7 @@ from lorentzrec.data.times import MICROSECONDS, parse_moment
 from lorentzrec.errors import InputError
 from lorentzrec.ingest.engine import Engine, Frame
 from lorentzrec.ingest.layouts import Layout, explain_reader
+from lorentzrec.ingest.order_notes import describe_orders
 from lorentzrec.ingest.quantities import (
     QUANTITY,
     count_quantities,
@@ -132,6 +133,7 @@ class Pipeline:
             train, parts = self._add_test_events(train, test), ("train", "test")
         self.watch("ordering")
         numbered, vocabularies = self._number_rows(train, tables)
+        self.notes += describe_orders(numbered, self.engine.collect, moments=self.timed and not self.positions)
         if self.positions:
             numbered = self._renumber_positions(numbered)
         if config.split not in (None, "given"):

@@ -274,3 +274,51 @@ def test_items_are_replaced_after_their_lifetime() -> None:
     assert (days["span"] < 20).all()
     place = events.filter(pl.col("item").str.starts_with("p0007")).sort("time")["item"]
     assert place.rle().struct.field("value").is_sorted(), "one after another"
+
+
+def test_orders_have_one_time_and_the_given_size() -> None:
+    config = replace(SMALL, interactions=4_000, order_size=5.0)
+    events = SyntheticShop(config).events
+    orders = events.group_by("order").agg(pl.len(), pl.col("user", "time", "item").n_unique())
+    assert events.height == 4_000
+    assert (orders["user"] == 1).all()
+    assert (orders["time"] == 1).all()
+    assert (orders["item"] == orders["len"]).all()
+    assert 2.5 < orders["len"].mean() < 5.5  # type: ignore[operator]
+    assert events.group_by("user", maintain_order=True).agg(pl.col("time").diff().min() >= 0)["time"].all()
+    data = SyntheticShop(config).interactions()
+    assert data.in_orders
+    assert SyntheticShop(config).events.equals(events)
+    assert not SyntheticShop(replace(config, seed=4)).events.equals(events)
+
+
+def test_items_are_repeated_with_their_own_probabilities() -> None:
+    config = replace(SMALL, customers=400, interactions=6_000, order_size=3.0, repeats=0.5)
+    shop = SyntheticShop(config)
+    events = shop.events
+    assert events.height == 6_000
+    assert events.n_unique(["order", "item"]) == 6_000
+    assert 0.2 < 1 - events.n_unique(["user", "item"]) / 6_000 < 0.6
+    assert abs(shop.repeat_probabilities.mean() - 0.5) < 0.1
+    share = events.group_by("item").agg(repeated=1 - pl.col("user").n_unique() / pl.len(), events=pl.len())
+    likely = pl.DataFrame({"item": shop._items_as_drawn["item"], "likely": shop.repeat_probabilities})
+    known = share.filter(pl.col("events") >= 30).join(likely, on="item")
+    assert np.corrcoef(known["repeated"], known["likely"])[0, 1] > 0.6
+    assert SyntheticShop(config).events.equals(events)
+    alone = SyntheticShop(replace(config, order_size=None)).events
+    assert alone.columns == ["user", "item", "time"]
+    assert alone.n_unique(["user", "item"]) < 5_000
+
+
+def test_repeats_change_nothing_else() -> None:
+    plain, repeated = (SyntheticShop(replace(SMALL, order_size=3.0, repeats=share)).events for share in (0.0, 0.4))
+    assert plain.drop("item").equals(repeated.drop("item"))
+    assert plain.n_unique(["user", "item"]) == plain.height
+
+
+def test_orders_are_written_and_recognised(tmp_path: Path) -> None:
+    from lorentzrec import Interactions
+
+    config = replace(SMALL, order_size=4.0, repeats=0.3)
+    report = synthesize(config, tmp_path / "shop")
+    assert Interactions.from_file(report.events).digest == SyntheticShop(config).interactions().digest

@@ -14,7 +14,7 @@ from lorentzrec.synthetic.config import SyntheticConfig
 @field_options(
     SyntheticConfig,
     None,
-    ("customers", ..., "exponent", "temperature", "days", "lifetime", "seed"),
+    ("customers", ..., "exponent", "temperature", "days", "lifetime", "order_size", "repeats", "seed"),
 )
 def synthesize(*, out: Path, json: bool = False, **fields: Any) -> None:
     """Generate a synthetic shop with power-law popularity, categories, sessions and drifting interests.
@@ -23,6 +23,7 @@ def synthesize(*, out: Path, json: bool = False, **fields: Any) -> None:
 
     $ lorentzrec synthesize --out pretend
     $ lorentzrec synthesize --out fashion --days 90 --lifetime 45
+    $ lorentzrec synthesize --out grocer --order-size 8 --repeats 0.4
     $ lorentzrec synthesize --out large --customers 1000000 --items 100000 --interactions 20000000
 
     out: Folder for events/ and items.parquet.

@@ -19,7 +19,8 @@ and its number, so that any order of work gives the same shop."""
 
 @dataclass(frozen=True, kw_only=True)
 class SyntheticConfig:
-    """The properties of a shop. Customers have at least one event and no item twice; the counts are exact."""
+    """The properties of a shop. Customers have at least one event, and no item twice unless they repeat; the counts are
+    exact."""
 
     customers: Count = 3_000
     """Number of customers."""
@@ -44,6 +45,12 @@ class SyntheticConfig:
     lifetime: Count | None = None
     """Days that an item is sold until a new one, with another id, takes its place; None: items are sold all the
     time. There are more items then than `items`, which are sold at any time."""
+    order_size: Annotated[float, Range(1, 1e9)] | None = None
+    """Mean number of events of an order; None: there are no orders. An order is one session: its events have one
+    interest and one time, and orders are days apart. `session_length` is not used then."""
+    repeats: Annotated[float, Range(0, 1)] = 0.0
+    """How often customers buy again what they have: the mean of the probabilities of the items, which differ. Each event
+    after the first order then meets a random earlier event of the customer, and repeats its item with that probability."""
     start: int = 1_735_689_600
     """Unix seconds of the first possible event; the default is 1 January 2025."""
     seed: Annotated[int, Range(0, 2**63)] = 0

@@ -22,6 +22,7 @@ from lorentzrec.synthetic.config import Space as Space
 from lorentzrec.synthetic.config import SyntheticConfig as SyntheticConfig
 from lorentzrec.synthetic.hierarchy import item_names
 from lorentzrec.synthetic.latent import REJECTED, FlatSquare, HyperbolicPlane, Layers, World
+from lorentzrec.synthetic.repeats import repeat_items
 
 if TYPE_CHECKING:
     import polars as pl
@@ -45,7 +46,8 @@ class SyntheticReport:
 
     config: SyntheticConfig
     events: Path
-    """A folder of Parquet files with columns user, item, time (unix seconds), grouped by user, oldest first."""
+    """A folder of Parquet files with columns user, item, time (unix seconds) and, if there are orders, order; grouped by
+    user, oldest first."""
     items: Path
     """A Parquet file with columns item, title, department, category, style and the latent coordinates."""
     item_degrees: Integers = field(repr=False)
@@ -89,7 +91,7 @@ class SyntheticShop:
 
     @cached_property
     def events(self) -> pl.DataFrame:
-        """user, item, time: all of them, in memory."""
+        """user, item, time and, if there are orders, order: all of them, in memory."""
         import polars as pl
 
         return pl.concat([self.block(number) for number in range(self.block_count)])
@@ -98,7 +100,9 @@ class SyntheticShop:
         """The events, ready for training."""
         from lorentzrec.data.interactions import Interactions
 
-        return Interactions.from_pairs(self.events["user"], self.events["item"], times=self.events["time"])
+        events = self.events
+        orders = events["order"] if "order" in events.columns else None
+        return Interactions.from_pairs(events["user"], events["item"], times=events["time"], orders=orders)
 
     @cached_property
     def _items_as_drawn(self) -> pl.DataFrame:
@@ -114,17 +118,30 @@ class SyntheticShop:
         import polars as pl
 
         first = number * self.config.block_customers
-        customer, items, times = self._draw(number)
+        customer, items, times, opens_session = self._draw(number)
+        if self.config.repeats:
+            generator = np.random.default_rng([self.config.seed, 1 + number, 1])
+            opens_order = opens_session if self.config.order_size else np.ones(len(customer), bool)
+            items = repeat_items(generator, customer, items, opens_order, self.repeat_probabilities)
         names = np.arange(first, first + customer[-1] + 1)
         width = len(str(self.config.customers))
         ids = self._items_as_drawn["item"].gather(items)
         if self.config.lifetime is not None:
             ids = _with_generation(ids, self._generations(items, (times - self.config.start) // 86_400))
+        orders: dict[str, pl.Series] = {}
+        if self.config.order_size:
+            # The number of an order is that of its first event among all events of the shop.
+            opening = np.flatnonzero(opens_session)[np.cumsum(opens_session) - 1]
+            times = times[opening]
+            before = self.config.interactions * first // self.config.customers
+            digits = pl.Series(before + opening).cast(pl.String).str.zfill(len(str(self.config.interactions)))
+            orders["order"] = "o" + digits
         return pl.DataFrame(
             {
                 "user": ("c" + pl.Series(names).cast(pl.String).str.zfill(width)).gather(customer),
                 "item": ids,
                 "time": times,
+                **orders,
             }
         )
 
@@ -136,8 +153,17 @@ class SyntheticShop:
         generations: Integers = (days + phases[items]) // lifetime
         return generations
 
-    def _draw(self, number: int) -> tuple[Integers, Integers, Integers]:
-        """Customer (counted from the first of the block), item and time of each event of a block."""
+    @cached_property
+    def repeat_probabilities(self) -> Floats:
+        """How likely each item is bought again, in the order of `world`: some often, some hardly ever."""
+        mean = self.config.repeats
+        if mean in (0, 1):
+            return np.full(self.config.items, mean)
+        return np.random.default_rng([self.config.seed, 0, 2]).beta(2 * mean, 2 * (1 - mean), self.config.items)
+
+    def _draw(self, number: int) -> tuple[Integers, Integers, Integers, Booleans]:
+        """Customer (counted from the first of the block), item and time of each event of a block, and whether it opens
+        a session."""
         config = self.config
         first = number * config.block_customers
         last = min(first + config.block_customers, config.customers)
@@ -147,9 +173,10 @@ class SyntheticShop:
         lengths = _history_lengths(generator, last - first, event_count, config)
         customer = np.repeat(np.arange(last - first), lengths)
         opens_history = np.concatenate([[True], customer[1:] != customer[:-1]])
-        opens_session = opens_history | (generator.random(event_count) < 1 / config.session_length)
+        session_length = config.order_size or config.session_length
+        opens_session = opens_history | (generator.random(event_count) < 1 / session_length)
         items = self._choose(generator, customer, lengths, self._places(generator, opens_history, opens_session))
-        return customer, items, _times(generator, customer, opens_history, opens_session, config)
+        return customer, items, _times(generator, customer, opens_history, opens_session, config), opens_session
 
     def _calibrate(self) -> None:
         """Draw the first block a few times, each time raising the degrees of items with fewer links than expected.

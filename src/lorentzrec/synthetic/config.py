@@ -49,8 +49,9 @@ class SyntheticConfig:
     """Mean number of events of an order; None: there are no orders. An order is one session: its events have one
     interest and one time, and orders are days apart. `session_length` is not used then."""
     repeats: Annotated[float, Range(0, 1)] = 0.0
-    """How often customers buy again what they have: the mean of the probabilities of the items, which differ. Each event
-    after the first order then meets a random earlier event of the customer, and repeats its item with that probability."""
+    """How often customers buy again what they have: the mean of the probabilities of the items, which differ. Each
+    event after the first order meets a random earlier event of the customer, and repeats its item with the
+    probability of that item."""
     start: int = 1_735_689_600
     """Unix seconds of the first possible event; the default is 1 January 2025."""
     seed: Annotated[int, Range(0, 2**63)] = 0

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 
 from lorentzrec.data.arrays import Booleans, Floats, Integers
@@ -28,7 +30,7 @@ def repeat_items(
     # All customers' second orders, then their third orders, and so on: each sees the repeats of those before.
     by_position = np.argsort(positions, kind="stable")
     bounds = np.searchsorted(positions[by_position], np.arange(1, positions.max() + 2))
-    for start, stop in zip(bounds[:-1], bounds[1:], strict=True):
+    for start, stop in pairwise(bounds):
         now = by_position[start:stop]
         earlier = order_starts[now] - history_starts[now]
         met = items[history_starts[now] + (generator.random(len(now)) * earlier).astype(np.int64)]

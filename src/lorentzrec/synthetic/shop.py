@@ -46,8 +46,8 @@ class SyntheticReport:
 
     config: SyntheticConfig
     events: Path
-    """A folder of Parquet files with columns user, item, time (unix seconds) and, if there are orders, order; grouped by
-    user, oldest first."""
+    """A folder of Parquet files with columns user, item, time (unix seconds) and, if there are orders, order; grouped
+    by user, oldest first."""
     items: Path
     """A Parquet file with columns item, title, department, category, style and the latent coordinates."""
     item_degrees: Integers = field(repr=False)

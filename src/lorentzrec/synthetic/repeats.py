@@ -26,7 +26,7 @@ def repeat_items(
     history_starts = np.searchsorted(customer, customer)
     order_starts = np.flatnonzero(opens_order)[np.cumsum(opens_order) - 1]
     orders = np.cumsum(opens_order)
-    positions = orders - orders[history_starts]
+    positions: Integers = orders - orders[history_starts]
     # All customers' second orders, then their third orders, and so on: each sees the repeats of those before.
     by_position = np.argsort(positions, kind="stable")
     bounds = np.searchsorted(positions[by_position], np.arange(1, positions.max() + 2))

@@ -10,10 +10,13 @@ import pytest
 
 from lorentzrec.data.interactions import Interactions
 from lorentzrec.errors import ConfigError, InputError
+from lorentzrec.learning import recency_choice
 from lorentzrec.learning.epochs import EpochRunner
+from lorentzrec.learning.recency_choice import EPOCHS
 from lorentzrec.learning.run import TrainingRun
 from lorentzrec.learning.trainer import train
 from lorentzrec.model.notes import NoteKind
+from lorentzrec.points.points import read_history
 from tests.learning.grouped_data import grouped, quick
 
 
@@ -39,10 +42,74 @@ def test_orders_of_several_items_are_used_by_default() -> None:
     assert "items on average" in str(note)
 
 
-def test_a_recency_makes_the_items_of_an_order_a_sequence() -> None:
+def test_a_given_recency_counts_orders() -> None:
     run = TrainingRun(shop(), quick(recency=0.7))
+    assert (run.config.history, run.config.recency) == ("orders", 0.7)
+    assert kinds(run).isdisjoint({NoteKind.RECENCY, NoteKind.RECENCY_KEPT})
+
+
+def test_causal_histories_make_the_items_of_an_order_a_sequence() -> None:
+    run = TrainingRun(shop(), quick(history="causal"))
     assert run.config.history == "causal"
     assert NoteKind.ORDERS_NOT_USED in kinds(run)
+
+
+def test_equal_times_are_orders_unless_they_are_a_sequence() -> None:
+    data = replace(shop(), orders=None)
+    assert data.in_orders
+    assert TrainingRun(data, quick()).config.history == "orders"
+    assert not replace(data, ties_given=True).in_orders
+    assert TrainingRun(replace(data, ties_given=True), quick()).config.history == "causal"
+
+
+def test_one_order_or_time_for_all_events_teaches_nothing() -> None:
+    data = shop()
+    for alone in (replace(data, times=np.zeros(len(data))), replace(data, times=np.full(len(data), 5.0), orders=None)):
+        if alone.orders is not None:
+            alone = replace(alone, orders=np.zeros(len(data), np.int32))
+        with pytest.raises(InputError, match="no customer has an event to learn from"):
+            TrainingRun(alone, quick())
+
+
+def test_an_order_id_of_two_customers_is_an_order_of_each() -> None:
+    data = Interactions.from_pairs(["a", "b"], ["x", "y"], [0, 0], orders=["1", "1"])
+    assert data.order_positions.tolist() == [0, 0]
+    assert not data.in_orders
+
+
+def test_an_order_with_different_times_is_one_order() -> None:
+    data = Interactions.from_pairs(["a"] * 3, ["x", "y", "z"], [0, 1, 2], orders=["1", "1", "2"])
+    assert data.order_ages is not None
+    assert data.order_ages.tolist() == [1, 1, 0]
+
+
+@pytest.mark.parametrize("recency", [0.5, 1.0])
+def test_queries_weigh_orders_as_training_does(recency: float) -> None:
+    """The running sum of the kernels, written as ages: an order weighs less than the order after it."""
+    data = shop()
+    model = train(data, quick(recency=recency), progress=False)
+    user = int(np.argmax(data.lengths))
+    own = slice(data.offsets[user], data.offsets[user + 1])
+    positions = data.order_positions[own]
+    weights = recency ** (positions.max() - positions).astype(float)
+    points = model.points.precise_histories(data.item_rows[own])
+    expected = model.points.space.midpoint(points, weights)
+    np.testing.assert_allclose(model.points.query(*read_history(data, user).for_query), expected, rtol=1e-9)
+    given = data.histories_of(np.array([user]))
+    np.testing.assert_allclose(model.points.queries(*given.for_queries)[0], expected, rtol=1e-9)
+
+
+def test_recency_is_chosen_by_seed_and_recorded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(recency_choice, "FEWEST_CUSTOMERS", 5)
+    data = shop()
+    runs = [TrainingRun(data, quick(epochs=EPOCHS, seed=1)) for _ in range(2)]
+    assert runs[0].config == runs[1].config
+    choice = {NoteKind.RECENCY, NoteKind.RECENCY_KEPT}
+    assert len(kinds(runs[0]) & choice) == 1
+    (note,) = [note for note in runs[0].notes if note.kind in choice]
+    assert note.values["recency"] == runs[0].config.recency
+    assert note.values["customers"] >= 5
+    assert not kinds(TrainingRun(data, quick(epochs=EPOCHS, history="causal"))) & choice
 
 
 def test_orders_of_one_item_give_the_points_of_events_without_orders() -> None:
@@ -57,7 +124,9 @@ def test_points_do_not_depend_on_the_order_within_an_order() -> None:
     assert not np.array_equal(first.item_rows, second.item_rows)
     models = [train(data, quick(), progress=False) for data in (first, second)]
     np.testing.assert_allclose(models[0].item_points, models[1].item_points, rtol=1e-3, atol=1e-3)
-    sequences = [train(data, quick(recency=0.7), progress=False) for data in (first, second)]
+    decayed = [train(data, quick(recency=0.7), progress=False) for data in (first, second)]
+    np.testing.assert_allclose(decayed[0].item_points, decayed[1].item_points, rtol=1e-3, atol=1e-3)
+    sequences = [train(data, quick(history="causal"), progress=False) for data in (first, second)]
     assert np.abs(sequences[0].item_points - sequences[1].item_points).max() > 0.05
 
 
@@ -108,7 +177,6 @@ def test_another_engine_does_not_learn_from_orders() -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"history": "orders", "recency": 0.7}, "all items of which count alike"),
         ({"history": "orders", "model": "symmetric"}, "customers have points of their own"),
     ],
 )
@@ -145,3 +213,38 @@ def test_orders_that_overlap_are_learned_and_held_out_whole() -> None:
     assert run.training_data.orders is not None
     kept = set(zip(run.training_data.user_rows.tolist(), run.training_data.orders.tolist(), strict=True))
     assert kept.isdisjoint(zip(run.held_out.user_rows.tolist(), run.held_out.orders.tolist(), strict=True))
+
+
+def test_orders_and_times_are_histories() -> None:
+    model = train(shop(), quick(recency=0.5), progress=False)
+    a, b, c = model.items.ids([0, 1, 2])
+    by_orders = model.recommend_orders([[a, b], [c]], k=5)
+    assert by_orders == model.recommend([a, b, c], times=[1, 1, 7], k=5)
+    assert by_orders == model.recommend_orders([[b, a], [c]], k=5)
+    assert model.recommend_many([[a, b, c]], times=[[1, 1, 7]], k=5)[0] == by_orders
+    query, sequence = (model.score([model.items.id(9)], history) for history in ([a, b], [b, a]))
+    assert query != sequence
+    with pytest.raises(InputError, match="the times of a history fall"):
+        model.recommend([a, b, c], times=[3, 2, 1])
+    with pytest.raises(InputError, match="there are 1 times of 3 events"):
+        model.recommend([a, b, c], times=[1])
+
+
+def test_a_new_item_is_placed_by_the_orders_before_it() -> None:
+    data = shop()
+    model = train(data, quick(recency=0.5), progress=False)
+    items = model.items.ids([0, 1, 2, 3])
+
+    def place(with_it: int) -> Any:
+        """The new item is bought with one item, after an order of two others."""
+        events = Interactions.from_pairs(
+            [998] * 4, [items[0], items[1], 999, items[with_it]], [1e9, 1e9, 1e9 + 1, 1e9 + 1]
+        )
+        extended = replace(model, histories=replace(data, orders=None)).add_items(events=events)
+        return extended.item_points[extended.items.row(999)]
+
+    np.testing.assert_allclose(place(2), place(3))
+    earlier = model.points.query(np.array([0, 1]), None, np.array([0, 0]))
+    together = model.points.query(np.array([0, 1, 2]), None, np.array([1, 1, 0]))
+    scores = model.points.space.score_points(place(2).astype(float), np.array([earlier, together]))
+    assert scores[0] > scores[1]

@@ -128,7 +128,7 @@ def test_every_ranking_is_that_of_all_scores(geometry: str, score: str, weight: 
     scored = model.score_histories(DATA, np.arange(60))
     batch = BatchRecommender(model, BatchOptions(k=7)).frame(np.arange(60))["item"].to_list()
     given = DATA.histories_of(np.arange(60))
-    queries = model.points.queries(*given[:3])
+    queries = model.points.queries(*given.for_queries)
     few = np.tile(np.arange(0, ITEMS, 2), (60, 1))
     candidates, _ = best_candidates(model.ranker, queries, np.tile(every, (60, 1)), 7, given, exclude_seen=False)
     near, _ = best_candidates(model.ranker, queries, few, 4, given, exclude_seen=False)

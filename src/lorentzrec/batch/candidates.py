@@ -64,5 +64,5 @@ def _boosts_of_repeats(ranker: Ranker, histories: Histories, count: int) -> tupl
     """Offsets for each customer, items and boosts: what repeats add."""
     if ranker.repeats is None:
         return np.zeros(count + 1, np.int64), NO_ROWS, np.empty(0)
-    boosts = ranker.repeats.boosts(*histories)
+    boosts = ranker.repeats.boosts(*histories.for_boosts)
     return offsets_of(np.bincount(boosts.places, minlength=count)), boosts.items, boosts.values

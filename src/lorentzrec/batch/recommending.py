@@ -251,7 +251,7 @@ class BatchRecommender:
         """Rows and scores for customers with at most `longest` events; -1 if the index finds too few items."""
         assert self._lists is not None
         k, histories = self._count, self.histories.histories_of(users)
-        queries = self.model.points.queries(*histories[:3])
+        queries = self.model.points.queries(*histories.for_queries)
         # Items of the history are near the query, and take the place of others in the nearest lists.
         found = self._lists.search(queries, 2 * k + longest, best=k + longest / 8)
         never = None if self._permitted is None else np.flatnonzero(~self._permitted)

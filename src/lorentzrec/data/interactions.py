@@ -34,6 +34,18 @@ class Histories(NamedTuple):
     offsets: Integers
     weights: NDArray[np.float32] | None
     times: NDArray[np.int64] | NDArray[np.float64] | None = None
+    order_ages: Integers | None = None
+    """How many orders each event is back from the newest order of its history; None if every event is an order."""
+
+    @property
+    def for_queries(self) -> tuple[Any, ...]:
+        """What `Points.queries` needs."""
+        return self.items, self.offsets, self.weights, self.order_ages
+
+    @property
+    def for_boosts(self) -> tuple[Any, ...]:
+        """What memory and repeats need."""
+        return self.items, self.offsets, self.weights, self.times
 
     @property
     def ages(self) -> Integers:
@@ -47,10 +59,9 @@ class Interactions:
     """Events grouped by customer: user row u owns `item_rows[offsets[u]:offsets[u + 1]]`, oldest first.
 
     With `times`, the events of a customer are in the order of time. Equal times are shuffled (where orders are known,
-    the orders, and the events within each), unless the order of the
-    input was declared to be meaningful. Without times there is no order: events are sorted by item id, and anything
-    that would use an order adds a note. Repeated pairs are repeated events. The parts of a split share both
-    vocabularies, so that a row means the same in each.
+    the orders, and the events within each), unless the order of the input was declared to be meaningful. Without times
+    there is no order: events are sorted by item id, and anything that would use an order adds a note. Repeated pairs
+    are repeated events. The parts of a split share both vocabularies, so that a row means the same in each.
     """
 
     users: Vocabulary
@@ -286,12 +297,22 @@ class Interactions:
 
     @cached_property
     def in_orders(self) -> bool:
-        """Whether `orders` are known, and at least half of the events have an order with several events."""
-        if self.orders is None or len(self) == 0:
+        """Whether at least half of the events have an order with several events. Without times there are no orders."""
+        if not self.ordered or len(self) == 0:
             return False
-        together = self._same_user & (np.diff(self.order_positions) == 0)
-        shared = np.append(together, False) | np.append(False, together)
-        return bool(shared.mean() >= 0.5)
+        owners = np.repeat(offsets_of(self.lengths)[:-1], self.lengths)  # so that no two customers share a number
+        sizes = np.bincount(owners + self.order_positions, minlength=len(self))
+        return bool(sizes[sizes > 1].sum() >= 0.5 * len(self))
+
+    @cached_property
+    def order_ages(self) -> Integers | None:
+        """How many orders each event is back from the newest of its customer; None if every event is an order."""
+        positions, filled = self.order_positions, self.lengths > 0
+        if not self.ordered or len(self) == 0 or not (self._same_user & (np.diff(positions) != 1)).any():
+            return None
+        newest = np.maximum.reduceat(positions, self.offsets[:-1][filled])
+        ages: Integers = np.repeat(newest, self.lengths[filled]) - positions
+        return ages
 
     @cached_property
     def tied_share(self) -> float:
@@ -326,12 +347,9 @@ class Interactions:
         """The histories of some customers, one after another."""
         events = gather_groups(self.offsets, user_rows)[1]
         lengths = self.offsets[user_rows + 1] - self.offsets[user_rows]  # faster than those of all customers
-        return Histories(
-            self.item_rows[events],
-            offsets_of(lengths),
-            None if self.weights is None else self.weights[events],
-            None if self.times is None else self.times[events],
-        )
+        columns = self.weights, self.times, self.order_ages
+        chosen = (None if column is None else column[events] for column in columns)
+        return Histories(self.item_rows[events], offsets_of(lengths), *chosen)  # type: ignore[arg-type]
 
     def history_ids(self, user: Id) -> list[Id]:
         """The item ids of one customer, oldest first."""

@@ -26,6 +26,7 @@ from lorentzrec.learning.held_out import HeldOutHalves, count_customers, divide,
 from lorentzrec.learning.kernels.structures import Table
 from lorentzrec.learning.memory_weight import choose_weight, usual_weight
 from lorentzrec.learning.progress import TrainingProgress
+from lorentzrec.learning.recency_choice import choose_recency
 from lorentzrec.learning.repeat_choice import USUAL_HALF_LIFE, choose_repeats, has_repeats
 from lorentzrec.learning.repeat_choice import USUAL_WEIGHT as USUAL_REPEATS
 from lorentzrec.learning.tables import copy_points, make_table
@@ -81,6 +82,13 @@ class TrainingRun:
             chosen = chosen if chosen.history else chosen.replace(history="causal")
         self.config = chosen.resolve_for(data, attributes=attributes is not None)
         _check_learnable(data, self.config)
+        recency_notes = []
+        if chosen.recency is None and self.config.history == "orders" and start is None and make_runner is None:
+            choice = choose_recency(data, self.config, metric, hold_out, _train_points)
+            if choice is not None:
+                self.config = self.config.with_recency(choice.recency)
+                kind = NoteKind.RECENCY if choice.recency < 1 else NoteKind.RECENCY_KEPT
+                recency_notes.append(Note(kind, asdict(choice) | {"metric": metric}))
         self._hold_out_events(validation, learn)
         self.attributes, unused = _select_attributes(attributes, self.config, self.training_data, start)
         if self.attributes is not None and make_runner is not None:
@@ -91,7 +99,7 @@ class TrainingRun:
             self.known |= start.items.rows(data.items.series) != UNKNOWN
         self._make_tables()
         tables = self.history_table, self.item_table
-        self.notes = [*map(Note.of_text, data.notes)]
+        self.notes = [*map(Note.of_text, data.notes), *recency_notes]
         if start is not None:
             self.notes += start_from(start, data, self.config, *tables, self.attributes)
         _, self.learners, self.positives = find_learners(self.training_data, self.config)
@@ -460,6 +468,14 @@ def _check_learnable(data: Interactions, config: ResolvedConfig) -> None:
             "every customer to learn from has interacted with every item, so there is nothing to compare with: "
             "give data with something unseen"
         )
+
+
+def _train_points(data: Interactions, config: TrainingConfig) -> Model:
+    """The model after all epochs, without a memory."""
+    run = TrainingRun(data, config)
+    for epoch in range(1, run.config.epochs + 1):
+        run.runner.run(epoch, run.config.rate_in(epoch), lambda positives, loss: None, threading.Event())
+    return run.build_model()
 
 
 def _notes(data: Interactions, learners: int, config: ResolvedConfig, *, partial: bool) -> Iterator[Note]:

@@ -5,7 +5,7 @@ items.parquet           row, id
 users.parquet           row, id, if the model has users
 user_points.safetensors user_points of a symmetric model
 histories.safetensors   offsets, item_rows and, if any, weights of the training histories, unless left out; with
-                        repeats also times
+                        repeats also times, and in a model of orders times and orders
 optimiser.safetensors   sums of squared gradients per row, and Adam's counts of steps, if known
 manifest.json           points, config, record, metrics, check, notes, and size and checksum of every other file; sealed
 
@@ -66,6 +66,7 @@ MODEL = FolderKind(
 
 ITEMS, USERS, USER_POINTS = "items.parquet", "users.parquet", "user_points.safetensors"
 HISTORIES, OPTIMISER = "histories.safetensors", "optimiser.safetensors"
+_HISTORY_TYPES = {"offsets": np.int64, "item_rows": np.int32, "weights": np.float32, "orders": np.int32}
 PRIVATE = (USERS, USER_POINTS, HISTORIES)
 """Files about customers, which only the owner may read."""
 
@@ -82,7 +83,12 @@ def save_model(model: Model, path: str | Path, *, histories: bool = True) -> Non
         if model.user_points is not None:
             write_arrays(folder / USER_POINTS, {"user_points": model.user_points})
         if saved is not None:
-            columns = {"weights": saved.weights, "times": None if model.repeats is None else saved.times}
+            by_orders = model.points.space.by_orders
+            columns = {
+                "weights": saved.weights,
+                "times": saved.times if by_orders or model.repeats is not None else None,
+                "orders": saved.orders if by_orders else None,
+            }
             known = {name: column for name, column in columns.items() if column is not None}
             write_arrays(folder / HISTORIES, {"offsets": saved.offsets, "item_rows": saved.item_rows, **known})
         if model.optimiser_state is not None:
@@ -180,14 +186,20 @@ def _read_model(folder: Path, manifest: dict[str, Any]) -> Model:
 
 def _read_histories(path: Path, users: Vocabulary, items: Vocabulary) -> Interactions:
     arrays = read_arrays(path, MODEL)
-    for name, dtype in {"offsets": np.int64, "item_rows": np.int32, "weights": np.float32}.items():
+    for name, dtype in _HISTORY_TYPES.items():
         if name in arrays and arrays[name].dtype != dtype:
             raise MODEL.damaged(path, f"its {name} are {arrays[name].dtype}, not {np.dtype(dtype)}")
     if "times" in arrays and arrays["times"].dtype not in (np.int64, np.float64):
         raise MODEL.damaged(path, f"its times are {arrays['times'].dtype}, not seconds")
     try:
         return Interactions(
-            users, items, arrays["offsets"], arrays["item_rows"], arrays.get("times"), arrays.get("weights")
+            users,
+            items,
+            arrays["offsets"],
+            arrays["item_rows"],
+            arrays.get("times"),
+            arrays.get("weights"),
+            orders=arrays.get("orders"),
         )
     except InputError as error:
         raise MODEL.damaged(path, f"it does not fit the users and items: {error}") from error

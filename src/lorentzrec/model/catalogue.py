@@ -51,11 +51,20 @@ def add_items(model: Model, events: Interactions | None, attributes: Any = None)
     with_point = None if user_points is None else np.arange(len(users)) < len(user_points)
     if described is not None:
         described = described.align(Vocabulary(items.series[known:], name="item"))
-    ordered = model.config.history == "causal"
+    ordered = model.config.history != "folds"
+    events_of = histories.with_orders_together()
     found, placed = place_new_items(
         model.points,
         len(items) - known,
-        Histories(histories.offsets, histories.item_rows, histories.weights, ordered, user_points, with_point),
+        Histories(
+            events_of.offsets,
+            events_of.item_rows,
+            events_of.weights,
+            ordered,
+            user_points,
+            with_point,
+            events_of.order_positions,
+        ),
         find_surroundings(model.points, user_points),
         attributes=described,
     )

@@ -171,8 +171,8 @@ class TrainingConfig:
     Change it to `shared` to halve the size of a model of sequences; on MovieLens 1M that costs 16 % of the NDCG.
     """
     history: History | None = None
-    """What a target is predicted from. `causal`: the items before it. `orders`: the items of the orders before its own,
-    all alike; the default if most events have an order with several items. `folds`: all items outside its fold, for
+    """What a target is predicted from. `causal`: the items before it. `orders`: the items of the orders before its own;
+    the default if most events have an order with several items. `folds`: all items outside its fold, for
     histories without order.
 
     Change it to `folds` if times exist but carry no meaning, such as the date of an import.
@@ -184,11 +184,11 @@ class TrainingConfig:
     Change it to 2 for speed if histories are long, to more if most have fewer than five items.
     """
     recency: Recency | None = None
-    """Factor on the weight of a history item per step back from the target; 1: all equal. By default 0.7 with times, 1
-    without, and 1 with orders.
+    """Factor on the weight of a history item per step back from the target; 1: all equal. With orders, it is per order,
+    and the items of an order count alike. By default 0.7 with times and 1 without; with orders it is chosen on held-out
+    orders, and 1 unless another value is better.
 
     Change it to 0.5 if only the last items count, to 1 if all count alike; on MovieLens 1M, 1 halves the NDCG.
-    Below 1, the items of an order are a sequence.
     """
     validation: NotNegative = 0.0
     """Share (below 1) or number (from 1) of customers whose last event is held out to choose the best epoch; 0: none.
@@ -241,11 +241,6 @@ class TrainingConfig:
         if self.history == "folds" and self.recency not in (None, 1.0):
             raise ConfigError(
                 f"recency is {self.recency} but history is folds, which has no order: set recency=1 or history=causal"
-            )
-        if self.history == "orders" and self.recency not in (None, 1.0):
-            raise ConfigError(
-                f"recency is {self.recency} but history is orders, all items of which count alike: set recency=1 or "
-                "history=causal"
             )
         if self.model == "symmetric" and self.history == "orders":
             raise ConfigError(
@@ -334,7 +329,7 @@ class TrainingConfig:
                 f"{given} needs the order of events, and these have no times: give times, or leave it out"
             )
         history = self.history or ("causal" if ordered else "folds")
-        if self.history is None and ordered and orders and self.model == "asymmetric" and self.recency in (None, 1.0):
+        if self.history is None and ordered and orders and self.model == "asymmetric":
             history = "orders"
         causal = self.model == "asymmetric" and history == "causal"
         sequence = self.model == "asymmetric" and history != "folds"
@@ -408,10 +403,14 @@ class ResolvedConfig(TrainingConfig):
     threads: Count
     deterministic: bool
 
+    def with_recency(self, recency: float) -> ResolvedConfig:
+        """A copy with another recency."""
+        return ResolvedConfig(**self.to_dict() | {"recency": recency})
+
     @property
     def space(self) -> Space:
         """The space of the points of a model with this config."""
-        return Space(self.geometry, self.score, self.recency)
+        return Space(self.geometry, self.score, self.recency, self.history == "orders")
 
     def rate_in(self, epoch: int) -> float:
         """The learning rate in an epoch; the first is 1."""

@@ -26,6 +26,7 @@ from lorentzrec.model.config import ResolvedConfig
 from lorentzrec.model.notes import Note
 from lorentzrec.model.queries import (
     check_count,
+    join_orders,
     known_rows,
     plain_list,
     queries_of_histories,
@@ -209,7 +210,8 @@ class Model:
         unless the model has `repeats`, because customers buy again.
         allow: an allow-list; nothing else is recommended.
         weights: a positive number for each event of `history`, as in training.
-        times: when each event of `history` was, as unix seconds or datetimes. With `repeats`, older events count less.
+        times: when each event of `history` was, as unix seconds or datetimes. Equal times form an order in a model of
+        orders. With `repeats`, older events count less.
         context: items viewed just now; they count as the newest of the history, with weight 1.
         categories: only items of these categories; `item_table` is a frame with the columns item (or id) and category.
         diversity: 0 for the best items, up to 1 for items far from one another; no effect on popular items.
@@ -233,6 +235,11 @@ class Model:
             diversity=diversity,
             reasons=reasons,
         )[0]
+
+    def recommend_orders(self, orders: Iterable[Iterable[Id]], k: int = 10, **options: Any) -> Recommendations:
+        """The best `k` items for a history of orders, oldest first; `options` are those of `recommend`."""
+        history, numbers = join_orders(orders)
+        return self.recommend(history, k=k, times=numbers, **options)
 
     def recommend_many(
         self,
@@ -371,8 +378,8 @@ class Model:
         queries = np.zeros((len(user_rows), self.item_points.shape[1]))
         if self.user_points is not None:
             queries[own] = self.points.space.precise(self.user_points[point_rows[own]])
-        queries[informed] = self.points.queries(*histories.histories_of(user_rows[informed])[:3])
-        scores = self.ranker.score_all(queries, *given)
+        queries[informed] = self.points.queries(*histories.histories_of(user_rows[informed]).for_queries)
+        scores = self.ranker.score_all(queries, *given.for_boosts)
         unknown = ~(own | informed)
         if unknown.any():
             # Positions among the distinct counts, because float32 would round large counts into false ties.
@@ -438,7 +445,8 @@ class Model:
             assert self.histories is not None
             owners = np.flatnonzero(self.histories.lengths)
             offsets = offsets_of(self.histories.lengths[owners])
-            queries = self.points.queries(self.histories.item_rows, offsets, self.histories.weights)
+            events = self.histories.item_rows, offsets, self.histories.weights, self.histories.order_ages
+            queries = self.points.queries(*events)
             points = queries.astype(np.float32)
         return owners, Scorer(points, self.points.space).nearest
 

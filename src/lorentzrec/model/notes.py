@@ -18,6 +18,8 @@ class NoteKind(StrEnum):
     NO_TIMES = "no_times"
     ORDERS = "orders"
     ORDERS_NOT_USED = "orders_not_used"
+    RECENCY = "recency"
+    RECENCY_KEPT = "recency_kept"
     NO_PREDICTABLE_LABEL = "no_predictable_label"
     SINGLE_EVENT = "single_event"
     SINGLE_ORDER = "single_order"
@@ -65,6 +67,10 @@ _TEXTS = {
     NoteKind.ORDERS: "{orders:order has|orders have} {size:.1f} items on average: each order is predicted from the "
     "orders before it",
     NoteKind.ORDERS_NOT_USED: "the orders of the events are not used: the items of an order are a sequence",
+    NoteKind.RECENCY: "recency is {recency:g} per order, chosen on held-out orders of {customers:,} customers: "
+    "in short trainings, {metric} is {best:.4f} with it and {usual:.4f} with recency 1",
+    NoteKind.RECENCY_KEPT: "recency is 1, so that all orders count alike: on held-out orders of {customers:,} "
+    "customers, {metric} is {usual:.4f} in a short training and at most {best:.4f} with less",
     NoteKind.NO_PREDICTABLE_LABEL: "{customers:customer has|customers have} no labelled event that could be predicted: "
     "not used in training",
     NoteKind.SINGLE_EVENT: "{customers:customer has|customers have} a single event and nothing to predict it from: "

@@ -14,7 +14,7 @@ from lorentzrec.data.vocabulary import UNKNOWN, Id, Vocabulary
 from lorentzrec.errors import InputError
 from lorentzrec.geometry import FloatArray
 from lorentzrec.points.fallbacks import Cause
-from lorentzrec.points.points import History, read_history
+from lorentzrec.points.points import History, count_order_ages, read_history
 from lorentzrec.points.recommending import RowQuery
 from lorentzrec.points.scoring import NO_ROWS
 
@@ -65,7 +65,8 @@ def queries_of_histories(
         rows = rows_of(model.items, history, "history")
         checked = None if weights_of_history is None else _checked_weights(weights_of_history, rows)
         seconds = None if times_of_history is None else _checked_times(times_of_history, rows)
-        yield RowQuery(*_append(History(rows, checked, seconds), now))
+        ages = None if seconds is None else count_order_ages(seconds)
+        yield RowQuery(*_append(History(rows, checked, seconds, ages), now))
 
 
 def users_of(model: Model) -> Vocabulary:
@@ -86,7 +87,7 @@ def query_points_of_users(model: Model, users: list[Id]) -> FloatArray:
     if model.user_points is not None:
         return model.points.space.precise(model.user_points[rows])
     assert model.histories is not None
-    return model.points.queries(*model.histories.histories_of(rows)[:3])
+    return model.points.queries(*model.histories.histories_of(rows).for_queries)
 
 
 def query_points_of_histories(
@@ -98,7 +99,8 @@ def query_points_of_histories(
         known = query.history != UNKNOWN
         if not known.any():
             raise InputError(f"history {len(points) + 1} has no item that this model knows: leave it out")
-        points.append(model.points.query(query.history[known], None if query.weights is None else query.weights[known]))
+        columns = query.history, query.weights, query.order_ages
+        points.append(model.points.query(*(None if column is None else column[known] for column in columns)))  # type: ignore[arg-type]
     return np.array(points).reshape(-1, model.item_points.shape[1])
 
 
@@ -128,7 +130,17 @@ def _append(history: History, now: NDArray[np.int64]) -> History:
         return history
     weights = None if history.weights is None else np.concatenate([history.weights, np.ones(len(now))])
     times = np.zeros(len(history.items)) if history.times is None else history.times
-    return History(np.concatenate([history.items, now]), weights, np.concatenate([times, np.full(len(now), np.nan)]))
+    ages = history.order_ages
+    if ages is not None:
+        ages = np.concatenate([ages + 1, np.zeros(len(now), np.int64)])
+    unbought = np.full(len(now), np.nan)
+    return History(np.concatenate([history.items, now]), weights, np.concatenate([times, unbought]), ages)
+
+
+def join_orders(orders: Iterable[Iterable[Id]]) -> tuple[list[Id], list[int]]:
+    """The items of orders one after another, and the number of the order of each."""
+    listed = [plain_list(order, "order") for order in plain_list(orders, "orders")]
+    return [item for order in listed for item in order], [index for index, order in enumerate(listed) for _ in order]
 
 
 def check_count(k: int) -> None:
@@ -186,4 +198,7 @@ def _checked_times(times: Iterable[Any], rows: NDArray[np.int64]) -> NDArray[np.
         series = pl.Series([None])
     if series.has_nulls():
         raise InputError("the times of a history are not times: give unix seconds or datetimes")
-    return convert_to_seconds(series).to_numpy().astype(np.float64) if len(series) else np.empty(0)
+    seconds = convert_to_seconds(series).to_numpy().astype(np.float64) if len(series) else np.empty(0)
+    if (np.diff(seconds) < 0).any():
+        raise InputError("the times of a history fall: give its events oldest first")
+    return seconds

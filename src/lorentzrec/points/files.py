@@ -119,6 +119,7 @@ POINTS_ENTRY: dict[Any, Shape] = {
     "geometry": ("hyperboloid", "euclidean"),
     "score": ("inner", "distance"),
     "recency": lambda value: type(value) in (int, float) and 0 < value <= 1,
+    "by_orders": bool,
     **{name: (component.shape, None) for name, component in COMPONENTS.items()},
 }
 """What the entry `points` of a manifest must be."""

@@ -206,7 +206,7 @@ def sample_queries(points: Points, histories: Interactions | None, seed: int = 0
     if histories is not None and len(histories):
         customers = np.flatnonzero(histories.lengths)
         drawn = random.choice(customers, min(SAMPLED_QUERIES, len(customers)), replace=False)
-        return np.stack([points.query(*read_history(histories, row)[:2]) for row in drawn])
+        return np.stack([points.query(*read_history(histories, row).for_query) for row in drawn])
     centres = random.integers(0, len(points), min(SAMPLED_QUERIES, len(points)))
     around = points.scorer.top_many(points.precise_items(centres), 20, [None] * len(centres))
     return np.stack([points.query(random.choice(rows, min(5, len(rows)), replace=False)) for rows, _ in around])

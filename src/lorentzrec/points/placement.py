@@ -57,6 +57,8 @@ class Histories(NamedTuple):
     """In a symmetric model: the points of customers, which are the queries of those who have one."""
     with_point: Booleans | None = None
     """Which customers have a point; None if none has."""
+    order_marks: NDArray[Any] | None = None
+    """Equal for neighbouring events of one order; None if every event is an order."""
 
 
 def find_surroundings(points: Points, user_points: NDArray[np.float32] | None = None) -> Surroundings:
@@ -133,9 +135,9 @@ def _place_by_events(
 ) -> tuple[NDArray[np.float32], NDArray[np.float32], Booleans]:
     """Item points, history points and which are placed, from the histories that the new items occur in.
 
-    The query of an event is made of the known items before it; if there are none, or no order, of all others that its
-    customer has. An item without any such event is not placed. One that nothing has followed yet gets the same point
-    for histories as for recommendations.
+    The query of an event is made of the known items before it, in a model of orders of those of the orders before its
+    own; if there are none, or no order, of all others that its customer has. An item without any such event is not
+    placed. One that nothing has followed yet gets the same point for histories as for recommendations.
     """
     space, item_rows, weights = points.space, histories.item_rows, histories.weights
     old = item_rows < len(points)
@@ -144,7 +146,10 @@ def _place_by_events(
     new_items = item_rows[events].astype(np.int64) - len(points)
     past, past_weights = item_rows[old], None if weights is None else weights[old]
     old_before = offsets_of(old.astype(np.int64))  # known events before each event
-    before, starts = old_before[events], old_before[histories.offsets[users]]
+    runs = _number_orders(histories, by_orders=space.by_orders)
+    bounds = np.searchsorted(runs, [runs[events], runs[events] + 1])  # where the order of an event begins and ends
+    before, after = old_before[bounds]
+    starts = old_before[histories.offsets[users]]
     ends = old_before[histories.offsets[users + 1]]
     stops = np.where((before > starts) & histories.ordered, before, ends)
     with_point = np.zeros(len(events), bool) if histories.with_point is None else histories.with_point[users]
@@ -153,22 +158,39 @@ def _place_by_events(
     if histories.user_points is not None:
         queries[with_point] = space.precise(histories.user_points[users[with_point]])
     from_items = eligible & ~with_point
-    reach = np.iinfo(np.int32).max if space.recency == 1 else int(np.log(LEAST_WEIGHT) / np.log(space.recency)) + 1
+    unlimited = space.recency == 1 or space.by_orders
+    reach = np.iinfo(np.int32).max if unlimited else int(np.log(LEAST_WEIGHT) / np.log(space.recency)) + 1
     used, lengths = _spans(np.maximum(starts, stops - reach)[from_items], stops[from_items])
     used_weights = None if past_weights is None else past_weights[used]
-    queries[from_items] = points.queries(past[used], offsets_of(lengths), used_weights)
+    past_runs = runs[old]
+    ages = np.repeat(past_runs[stops[from_items] - 1], lengths) - past_runs[used]
+    queries[from_items] = points.queries(past[used], offsets_of(lengths), used_weights, ages)
     event_weights = None if weights is None else weights[events[eligible]]
     item_points, placed = midpoints(queries[eligible], new_items[eligible], count, space, event_weights)
     item_points[placed] = move_to_distance(item_points[placed], *surroundings, space)
     if not points.separate:
         return item_points, item_points, placed
-    followers, lengths = _spans(before, np.minimum(ends, before + reach))
+    followers, lengths = _spans(after, np.minimum(ends, after + reach))
     steps = np.arange(lengths.sum()) - np.repeat(offsets_of(lengths)[:-1], lengths)
+    if space.by_orders:
+        steps = past_runs[followers] - np.repeat(runs[events], lengths) - 1
     decay = np.power(space.recency, steps.astype(np.float64))
     targets = points.precise_items(past[followers])
     history_points, followed = midpoints(targets, np.repeat(new_items, lengths), count, space, decay)
     history_points[~followed] = item_points[~followed]
     return item_points, history_points, placed
+
+
+def _number_orders(histories: Histories, *, by_orders: bool) -> Integers:
+    """Rising numbers of the orders of all events; every event is an order where orders are not known or not used."""
+    numbers: Integers = np.arange(len(histories.item_rows))
+    marks = histories.order_marks
+    if by_orders and marks is not None and len(numbers):
+        changes = np.append(True, marks[1:] != marks[:-1])
+        starts = histories.offsets[:-1]
+        changes[starts[starts < len(numbers)]] = True
+        numbers = np.cumsum(changes) - 1
+    return numbers
 
 
 def _spans(starts: Integers, stops: Integers) -> tuple[Integers, Integers]:

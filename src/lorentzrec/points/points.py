@@ -33,17 +33,37 @@ class History(NamedTuple):
     weights: NDArray[Any] | None = None
     times: NDArray[Any] | None = None
     """Unix seconds, for `Repeats`; NaN for an item that the customer looks at now and did not buy."""
+    order_ages: NDArray[Any] | None = None
+    """How many orders back each event is; None if every event is an order."""
 
-    def where(self, right: NDArray[np.bool_]) -> History:
-        """The events where `right` is true."""
-        return History(*(None if column is None else column[right] for column in self))  # type: ignore[arg-type]
+    @property
+    def for_query(self) -> tuple[Rows, NDArray[Any] | None, NDArray[Any] | None]:
+        """What `Points.query` needs."""
+        return self.items, self.weights, self.order_ages
+
+    def where(self, chosen: NDArray[np.bool_]) -> History:
+        """The events where `chosen` is true."""
+        return History(*(None if column is None else column[chosen] for column in self))  # type: ignore[arg-type]
+
+
+def count_order_ages(marks: NDArray[Any]) -> NDArray[np.int64] | None:
+    """How many orders back each event of a history is, oldest first; None if every event is an order.
+
+    marks: the time or the number of the order of each event. Neighbours with equal marks are one order, and so are
+    those with NaN.
+    """
+    changes = (marks[1:] != marks[:-1]) & ~((marks[1:] != marks[1:]) & (marks[:-1] != marks[:-1]))
+    if changes.all():
+        return None
+    ages: NDArray[np.int64] = np.append(np.cumsum(changes[::-1])[::-1], 0)
+    return ages
 
 
 def read_history(histories: Interactions, user_row: int) -> History:
     """What one customer did in training."""
     span = slice(histories.offsets[user_row], histories.offsets[user_row + 1])
-    weights, times = (None if column is None else column[span] for column in (histories.weights, histories.times))
-    return History(histories.item_rows[span], weights, times)
+    columns = histories.weights, histories.times, histories.order_ages
+    return History(histories.item_rows[span], *(None if column is None else column[span] for column in columns))
 
 
 @dataclass(frozen=True, eq=False)
@@ -124,21 +144,31 @@ class Points:
         """What histories of some items are made of, see `Space.precise`."""
         return self.space.precise(self.history_points[rows])
 
-    def query(self, history: Rows, event_weights: NDArray[Any] | None = None) -> FloatArray:
+    def query(
+        self, history: Rows, event_weights: NDArray[Any] | None = None, order_ages: NDArray[Any] | None = None
+    ) -> FloatArray:
         """The query point of a history (rows, oldest first, at least one): its midpoint, weighted by recency."""
-        weights = self.space.recency_weights(len(history), event_weights)
+        weights = self.space.recency_weights(len(history), event_weights, order_ages)
         return self.space.midpoint(self.precise_histories(history), weights)
 
     def queries(
-        self, histories: Rows, offsets: NDArray[np.int64], event_weights: NDArray[Any] | None = None
+        self,
+        histories: Rows,
+        offsets: NDArray[np.int64],
+        event_weights: NDArray[Any] | None = None,
+        order_ages: NDArray[Any] | None = None,
     ) -> FloatArray:
         """`query` for each of many histories, none empty: the g-th is `histories[offsets[g]:offsets[g + 1]]`."""
         found = np.empty((len(offsets) - 1, self.history_points.shape[1]))
         # Some histories at a time, because their points are copied in float64.
         for first, last in spans_within(np.diff(offsets), BLOCK_BYTES // (8 * found.shape[1])):
             start, end = offsets[first], offsets[last]
-            steps_back = np.repeat(offsets[first + 1 : last + 1], np.diff(offsets[first : last + 1])) - 1
-            weights = np.power(self.space.recency, (steps_back - np.arange(start, end)).astype(np.float64))
+            if self.space.by_orders and order_ages is not None:
+                ages = order_ages[start:end]
+            else:
+                ages = np.repeat(offsets[first + 1 : last + 1], np.diff(offsets[first : last + 1])) - 1
+                ages = ages - np.arange(start, end)
+            weights = np.power(self.space.recency, ages.astype(np.float64))
             if event_weights is not None:
                 weights *= event_weights[start:end]
             groups = offsets[first:last] - start

@@ -164,9 +164,11 @@ class Ranker:
         found[later] = new[rows[later] - len(known)]
         return found
 
-    def query(self, history: Rows, event_weights: NDArray[Any] | None = None) -> FloatArray:
+    def query(
+        self, history: Rows, event_weights: NDArray[Any] | None = None, order_ages: NDArray[Any] | None = None
+    ) -> FloatArray:
         """`Points.query`, also for histories with new items."""
-        weights = self.points.space.recency_weights(len(history), event_weights)
+        weights = self.points.space.recency_weights(len(history), event_weights, order_ages)
         return self.points.space.midpoint(self.precise_histories(history), weights)
 
     def boosts(self, history: History | None) -> Boosts | None:
@@ -179,9 +181,9 @@ class Ranker:
             return None
         if self.new is not None:
             history = history.where(history.items < len(self.points))
-        return (
-            self._boosts(history.items, np.array([0, len(history.items)]), *history[1:]) if len(history.items) else None
-        )
+        if not len(history.items):
+            return None
+        return self._boosts(history.items, np.array([0, len(history.items)]), history.weights, history.times)
 
     def _boosts(
         self,

@@ -116,10 +116,10 @@ def strongest_reasons(ranker: Ranker, history: History, recommended: Rows) -> li
 
 def shares_of(ranker: Ranker, given: History, recommended: Rows) -> Shares:
     """What the items of a history contribute to `recommended`."""
-    history, event_weights, times = given
+    history, event_weights, times, order_ages = given
     centre, space = ranker.points.centre, ranker.points.space
     distinct, index = np.unique(history, return_inverse=True)
-    weights = np.bincount(index, space.recency_weights(len(history), event_weights))
+    weights = np.bincount(index, space.recency_weights(len(history), event_weights, order_ages))
     points = ranker.precise_histories(distinct)
     items = ranker.precise_items(recommended)
     towards = items - centre
@@ -145,7 +145,7 @@ def shares_of(ranker: Ranker, given: History, recommended: Rows) -> Shares:
         boost[:, 0] = np.where(boosted, of_items.values, 0)
         if of_items.added is not None:
             added[:, 0] = np.where(boosted, of_items.added, 0)
-    query = ranker.query(history, event_weights)
+    query = ranker.query(*given.for_query)
     gain = np.maximum(space.score_points(query, items) - space.score_points(query, centre), 0)[:, None]
     gain[total == 0] = 0
     both = boost + gain
@@ -159,7 +159,7 @@ def shares_of(ranker: Ranker, given: History, recommended: Rows) -> Shares:
 
 def _shares_of_memory(ranker: Ranker, distinct: Rows, index: Rows, given: History, recommended: Rows) -> FloatArray:
     """(recommended, items): what the `distinct` items of a history contribute to the sums of the memory."""
-    history, event_weights, _ = given
+    history, event_weights, *_ = given
     parts = np.zeros((len(recommended), len(distinct)))
     memory = ranker.memory
     if memory is None:

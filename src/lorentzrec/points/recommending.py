@@ -35,6 +35,8 @@ class RowQuery(NamedTuple):
     """A number for each event of the history, as in training."""
     times: NDArray[Any] | None = None
     """See `History.times`."""
+    order_ages: NDArray[Any] | None = None
+    """How many orders back each event is; None if every event is an order."""
     point: FloatArray | None = None
     """A point of their own; None: the midpoint of the history."""
     empty: Cause = Cause.EMPTY_HISTORY
@@ -132,7 +134,7 @@ def recommend_rows(
 
 
 def _prepare(ranker: Ranker, query: RowQuery, options: RowOptions) -> _Prepared:
-    history, total = History(query.history, query.weights, query.times), len(query.history)
+    history, total = History(query.history, query.weights, query.times, query.order_ages), len(query.history)
     known = query.history != UNKNOWN
     unknown = total - int(np.count_nonzero(known))
     if unknown:
@@ -149,7 +151,7 @@ def _prepare(ranker: Ranker, query: RowQuery, options: RowOptions) -> _Prepared:
     fallbacks: tuple[Fallback, ...] = (Fallback(query.empty),)
     if total:
         fallbacks = history_fallbacks(total, unknown, midpoint=options.with_user_points, id_type=options.id_type)
-    point = ranker.query(history.items, history.weights) if len(history.items) else None
+    point = ranker.query(*history.for_query) if len(history.items) else None
     return _Prepared(history, point, excluded, fallbacks + options.fallbacks, explained=point is not None)
 
 

@@ -22,7 +22,9 @@ class Space(NamedTuple):
     geometry: Geometry
     score: Score
     recency: float = 1.0
-    """The weight of an item of a history, relative to the item after it."""
+    """The weight of an item of a history, relative to the item after it, or with `by_orders` to the order after it."""
+    by_orders: bool = False
+    """Whether recency counts orders, whose items weigh alike. Histories without known orders count items."""
 
     @property
     def hyperbolic(self) -> bool:
@@ -48,9 +50,17 @@ class Space(NamedTuple):
         """Midpoints from weighted sums of points; `weights` are the sums of the weights."""
         return normalise_sum(sums) if self.hyperbolic else sums / weights
 
-    def recency_weights(self, count: int, event_weights: NDArray[Any] | None = None) -> FloatArray:
-        """Weights of a history, oldest first: event weight * recency^(steps back), and the newest is 0 steps back."""
-        weights = np.power(self.recency, np.arange(count - 1, -1, -1, dtype=np.float64))
+    def recency_weights(
+        self, count: int, event_weights: NDArray[Any] | None = None, order_ages: NDArray[Any] | None = None
+    ) -> FloatArray:
+        """Weights of a history, oldest first: event weight * recency^(steps back), and the newest is 0 steps back.
+
+        order_ages: how many orders back each event is, used instead of steps if recency counts orders.
+        """
+        ages = np.arange(count - 1, -1, -1, dtype=np.float64)
+        if self.by_orders and order_ages is not None and count:
+            ages = (order_ages - order_ages.min()).astype(np.float64)
+        weights = np.power(self.recency, ages)
         return weights if event_weights is None else weights * event_weights
 
     def score_points(self, query: FloatArray, points: FloatArray) -> FloatArray:

@@ -52,8 +52,8 @@ class VersionRecommender:
         informed = np.diff(given.offsets) > 0
         queries = np.zeros((len(user_rows), points.item_points.shape[1]))
         if informed.any():
-            queries[informed] = points.queries(*histories.histories_of(user_rows[informed])[:3])
-        scores = Ranker(points).score_all(queries, *given)
+            queries[informed] = points.queries(*histories.histories_of(user_rows[informed]).for_queries)
+        scores = Ranker(points).score_all(queries, *given.for_boosts)
         scores[~informed] = np.unique(self.item_counts, return_inverse=True)[1]
         return scores
 
@@ -89,11 +89,12 @@ def measure_overlap(first: Version, second: Version, histories: Interactions, k:
     kept = in_both[histories.item_rows[events]]
     owners, events = owners[kept], events[kept]
     weights = None if histories.weights is None else histories.weights[events]
+    ages = None if histories.order_ages is None else histories.order_ages[events]
     offsets = offsets_of(np.bincount(owners, minlength=len(customers)))
     lists = []
     for version, of_items, candidates in zip((first, second), rows, allowed, strict=True):
         item_rows = of_items[histories.item_rows[events]]
-        lists.append(_rank(version, item_rows, offsets, weights, candidates, k))
+        lists.append(_rank(version, item_rows, offsets, weights, ages, candidates, k))
     shares = [np.isin(others[one], other).sum() / len(one) for one, other in zip(*lists, strict=True) if len(one)]
     return Overlap(float(np.mean(shares)) if shares else 0.0, len(shares), len(allowed[0]))
 
@@ -103,6 +104,7 @@ def _rank(
     item_rows: NDArray[np.int64],
     offsets: NDArray[np.int64],
     weights: NDArray[np.float32] | None,
+    order_ages: NDArray[np.int64] | None,
     allowed: NDArray[np.int64],
     k: int,
 ) -> list[NDArray[np.int64]]:
@@ -113,6 +115,6 @@ def _rank(
     parts = np.split(item_rows, ends)
     part_weights = [None] * len(parts) if weights is None else np.split(weights, ends)
     histories = [History(*one) for one in zip(parts, part_weights, strict=True)]
-    queries = version.points.queries(item_rows, offsets, weights)
+    queries = version.points.queries(item_rows, offsets, weights, order_ages)
     excluded = [np.unique(part) for part in parts]
     return [rows for rows, _ in Ranker(version.points).top_many(queries, k, excluded, allowed, histories=histories)]

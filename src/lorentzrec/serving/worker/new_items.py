@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sqlite3
 import weakref
 from collections.abc import Mapping, Sequence
@@ -127,19 +128,20 @@ def _collect_histories(
     """A history for each customer of each item: the events with items of the version, and with that item."""
     ids = sorted({event.item for events in histories.values() for event in events})
     rows = dict(zip(ids, version.items.rows(ids).tolist(), strict=True))
-    found: list[tuple[int, float]] = []
+    found: list[tuple[int, float, float]] = []
     lengths: list[int] = []
     for row, item in enumerate(items, start=len(version.items)):
         for user in item.customers:
             events = [
-                (row if event.item == item.id else rows[event.item], event.weight)
+                (row if event.item == item.id else rows[event.item], event.weight, event.time)
                 for event in histories.get(user, ())
                 if event.item == item.id or rows[event.item] != UNKNOWN
             ]
-            if events and all(other != row for other, _ in events):
-                events.append((row, 1.0))  # it is not among the newest events, of which the history consists
+            if events and all(other != row for other, _, _ in events):
+                events.append((row, 1.0, math.inf))  # it is not among the newest events, of which the history consists
             found += events
             lengths.append(len(events))
-    item_rows, weights = np.array(found).reshape(-1, 2).T
-    ordered = version.manifest["config"]["history"] == "causal"
-    return Histories(offsets_of(np.array(lengths, np.int64)), item_rows.astype(np.int64), weights, ordered)
+    item_rows, weights, times = np.array(found).reshape(-1, 3).T
+    ordered = version.manifest["config"]["history"] != "folds"
+    offsets = offsets_of(np.array(lengths, np.int64))
+    return Histories(offsets, item_rows.astype(np.int64), weights, ordered, order_marks=times)

@@ -14,6 +14,7 @@ from lorentzrec.data.vocabulary import UNKNOWN
 from lorentzrec.errors import InputError
 from lorentzrec.points.fallbacks import Cause, Fallback, unknown_fallbacks
 from lorentzrec.points.index import INDEXED_ITEMS
+from lorentzrec.points.points import count_order_ages
 from lorentzrec.points.ranking import LiveSet, NewPoints, Ranker
 from lorentzrec.points.recommending import RowOptions, RowQuery, recommend_rows
 from lorentzrec.points.scoring import NO_ROWS
@@ -126,13 +127,14 @@ class Recommender:
         """The best live items for a history, oldest first; the popular ones if no item of it is known.
 
         weights: one per item of the history, as in training; empty if all are equal.
-        times: unix seconds, one per item of the history; NaN for what the customer looks at and did not buy.
+        times: unix seconds, one per item of the history; NaN for what the customer looks at and did not buy. Equal
+        times form an order. Empty: every item is an order.
         exclude_seen: do not recommend items of the history. None: leave them out, unless customers buy again.
         without: codes of categories to leave out.
         """
-        query = RowQuery(
-            self._rows(history), np.array(weights) if weights else None, np.array(times) if times else None
-        )
+        seconds = np.array(times) if times else None
+        ages = None if seconds is None else count_order_ages(seconds)
+        query = RowQuery(self._rows(history), np.array(weights) if weights else None, seconds, ages)
         chosen = self._options(options, without, exclude_seen=exclude_seen, reasons=options.reasons)
         return self._recommend(query, chosen, options)
 

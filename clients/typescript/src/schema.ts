@@ -720,7 +720,10 @@ export interface components {
             dimension: number;
             /** @description What a score is: "distance" (minus the distance) or "inner" (the inner product); larger is better. */
             score: string;
+            /** @description The weight of an event of a history, relative to the event after it. */
             recency: number;
+            /** @description Whether recency counts orders, whose items weigh alike, instead of events. */
+            by_orders: boolean;
             metrics: Record<string, unknown>;
             map: Record<string, unknown> | null;
             categories: string[];

@@ -335,6 +335,9 @@ class ModelInformation(Struct, frozen=True):
     score: str
     """What a score is: "distance" (minus the distance) or "inner" (the inner product); larger is better."""
     recency: float
+    """The weight of an event of a history, relative to the event after it."""
+    by_orders: bool
+    """Whether recency counts orders, whose items weigh alike, instead of events."""
     metrics: dict[str, Any]
     map: dict[str, Any] | None
     categories: list[str]

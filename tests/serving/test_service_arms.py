@@ -144,15 +144,14 @@ def test_a_fault_in_the_new_items_of_one_arm_does_not_hold_up_the_others(
     extend = NewItemWatcher.extend
 
     def fail_in_arms(watcher: NewItemWatcher, recommender: Recommender, found: State) -> Recommender:
-        if watcher is not main[0]:
+        if recommender.version.name != main:
             raise ValueError("a fault of new items")
         return extend(watcher, recommender, found)
 
-    main: list[NewItemWatcher] = []
     with service_here(store.url, poll_seconds=0.05) as service:
-        main.append(service.app.state.worker.versions.new_items)
+        main = live_arms(service)["main"]
         monkeypatch.setattr(NewItemWatcher, "extend", fail_in_arms)
-        add_arm(store, tmp_path, "deep", 0.1, dimension=4)
+        add_arm(store, tmp_path, "deep", 0.1)
         wait_until(lambda: [*live_arms(service)] == ["main", "deep", "flat"])
         store.end_arm("flat")
         wait_until(lambda: [*live_arms(service)] == ["main", "deep"])

@@ -15,7 +15,7 @@ from lorentzrec.serving.stores.address import open_store
 from lorentzrec.serving.stores.file_store import FileStore
 from lorentzrec.serving.stores.histories import StoredEvent
 from lorentzrec.serving.versions.version import open_version
-from tests.cli.command_line import error_of, run, run_json
+from tests.cli.command_line import SETTINGS, error_of, make, run, run_json
 
 
 @pytest.fixture
@@ -47,7 +47,8 @@ def test_a_model_with_everything(events_file: Path, model: Path, titles_file: Pa
     assert "no times" not in shown.stderr
 
 
-def test_a_note_names_histories_without_times(model: Path, store: str, titles_file: Path, tmp_path: Path) -> None:
+def test_a_note_names_histories_without_times(shop: Path, store: str, titles_file: Path, tmp_path: Path) -> None:
+    model = make(tmp_path / "model", "train", shop, *SETTINGS, "--set", "memory=none")  # a model with repeats has times
     shown = run("publish", model, "--to", store, "--no-map", "--items", titles_file, "--histories")
     assert (
         f"note: {model} has no timestamps; history positions are used instead, "

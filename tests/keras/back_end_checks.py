@@ -212,8 +212,8 @@ def test_customers_without_a_valid_negative_are_noted_as_by_the_local_engine() -
 
 @cache
 def trained() -> MidpointModel:
-    """One model for all tests that do not change it."""
-    model = MidpointModel(TrainingConfig(dimension=6, epochs=2, negative_count=20, validation=30))
+    """One model for all tests that do not change it; it ranks by its points alone, as `predict` does."""
+    model = MidpointModel(TrainingConfig(dimension=6, epochs=2, negative_count=20, validation=30, memory="none"))
     model.fit(small_shop(), verbose=0)
     return model
 
@@ -240,7 +240,10 @@ def test_files_and_models_rank_alike(tmp_path: Path) -> None:
 def test_early_stopping_follows_the_metrics_of_full_ranking() -> None:
     data = small_shop()
     train_part, test_part = data.split("leave_last_out")
-    model = MidpointModel(TrainingConfig(dimension=6, negative_count=20, learning_rate=0.0, epochs=9, patience=2))
+    config = TrainingConfig(
+        dimension=6, negative_count=20, learning_rate=0.0, epochs=9, patience=2, memory="none"
+    )  # the metrics of an epoch are those of the points alone
+    model = MidpointModel(config)
     stopping = keras.callbacks.EarlyStopping("val_ndcg@10", mode="max", patience=2, restore_best_weights=True)
     history = model.fit(train_part, validation_data=test_part, callbacks=[stopping], verbose=0).history
     assert len(history["loss"]) == 3

@@ -12,6 +12,7 @@ import pytest
 from lorentzrec import Interactions, Model, TrainingConfig, train
 from lorentzrec.errors import ConfigError, InputError, LorentzrecError, StopTraining
 from lorentzrec.learning.checkpoint import Checkpoint
+from lorentzrec.model.notes import NoteKind
 from lorentzrec.spark import recommend_all, tables, tasks
 from lorentzrec.spark.tasks import Work
 from lorentzrec.spark.training import train as train_on_spark
@@ -77,7 +78,8 @@ def test_several_workers_learn_and_several_ranges_are_merged_alike(
 ) -> None:
     config = CONFIG.replace(epochs=6)
     ours = learn(tmp_path, config=config, workers=3, rounds=2)
-    assert ours.note_records[-1].values == {"workers": 3, "rounds": 2}
+    (note,) = [one for one in ours.note_records if one.kind is NoteKind.WORKERS]
+    assert note.values == {"workers": 3, "rounds": 2}
     monkeypatch.setattr(tables, "BYTES_PER_RANGE", 500)
     execute = Executor()
     assert_same(learn(tmp_path, execute, config=config, workers=3, rounds=2), ours)

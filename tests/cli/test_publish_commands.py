@@ -47,14 +47,16 @@ def test_a_model_with_everything(events_file: Path, model: Path, titles_file: Pa
     assert "no times" not in shown.stderr
 
 
-def test_a_note_names_histories_without_times(shop: Path, store: str, titles_file: Path, tmp_path: Path) -> None:
-    model = make(tmp_path / "model", "train", shop, *SETTINGS, "--set", "memory=none")  # a model with repeats has times
+def test_a_note_names_histories_without_times(events_file: Path, store: str, titles_file: Path, tmp_path: Path) -> None:
+    pl.read_csv(events_file).select("user", "item").write_csv(tmp_path / "untimed.csv")
+    untimed = make(tmp_path / "untimed", "prepare", tmp_path / "untimed.csv")
+    model = make(tmp_path / "model", "train", untimed, *SETTINGS)
     shown = run("publish", model, "--to", store, "--no-map", "--items", titles_file, "--histories")
     assert (
         f"note: {model} has no timestamps; history positions are used instead, "
         "so events already sent to the service are counted twice: give --items DATASET\n"
     ) in shown.stderr
-    assert "Histories: 600 events added, 0 already there" in shown.stdout
+    assert "Histories: 720 events added, 0 already there" in shown.stdout
     (tmp_path / "pairs.csv").write_text("user,item\nann,i1\nann,i2\n")
     run("prepare", tmp_path / "pairs.csv", "--out", tmp_path / "pairs")
     shown = run("publish", model, "--to", store, "--no-map", "--items", tmp_path / "pairs", "--histories")

@@ -333,6 +333,7 @@ def test_information_about_the_model(service: TestClient[Any], store: Store) -> 
         "geometry": "hyperboloid",
         "dimension": 3,
         "recency": 0.5,
+        "by_orders": False,
         "score": "distance",
         "metrics": {"ndcg@10": 0.125},
         "map": {"method": "by hand", "kept": {}},

@@ -346,9 +346,11 @@ class TrainingRun:
 
         model: knows only the events to learn from.
         """
+        if self.config.memory == "none":
+            return None, []
         scale = self.config.scale
         if self.start is not None:
-            kept = None if self.config.memory == "none" else self.start.repeats
+            kept = self.start.repeats
             if kept is None:
                 return None, []
             note = Note(NoteKind.REPEATS_KEPT, {"weight": kept.weight * self.start.config.scale})

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 
 from lorentzrec.geometry import FloatArray
+from lorentzrec.geometry.hyperboloid import require_points
 from tests.geometry.hyperbolic_points import (
     DIMENSION,
     basis_at,
@@ -387,3 +388,16 @@ def test_dtype_and_batches(function: Callable[..., FloatArray], arguments: int) 
         assert_allclose(function(batch[0][1, 2], batch[1])[1, 2], result[1, 2])
     batch[0][0, 0, :] = np.nan
     assert np.isnan(function(*batch)[0, 0]).any()
+
+
+def test_a_point_off_the_sheet_is_refused() -> None:
+    """(5, 0, 0) has <x, x> = -25; a space part of (3, 4) needs the time part sqrt(26)."""
+    with pytest.raises(ValueError, match="time part is 5, and its space part needs 1: use `lift`"):
+        require_points("point", [5.0, 0.0, 0.0])
+    with pytest.raises(ValueError, match=r"needs 5\.09902"):
+        require_points("points", [[1, 0, 0], [5, 3, 4]])
+    points = require_points("points", [[1, 0, 0], [np.sqrt(26), 3, 4]])
+    assert points.dtype == np.float64
+    assert_array_equal(require_points("points", lift(np.ones((2, 3), np.float32))).dtype, np.float32)
+    with pytest.raises(ValueError, match="points has a row"):
+        require_points("points", [[np.nan, 0, 0]])

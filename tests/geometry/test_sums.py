@@ -10,7 +10,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from lorentzrec.errors import InputError
 from lorentzrec.geometry import FloatArray
-from lorentzrec.geometry.sums import total_weight, weighted_sum, weights_of
+from lorentzrec.geometry.sums import find_weights, total_weight, weighted_sum
 from tests.geometry.hyperbolic_points import vectors
 from tests.reference.sums import leave_out_sums, leave_out_sums_gradient, prefix_sums, prefix_sums_gradient
 
@@ -65,7 +65,7 @@ def test_batches_and_dtype() -> None:
         result = function(batch, WEIGHTS)
         assert result.dtype == np.float32
         assert_allclose(result[1], function(2 * THREE, WEIGHTS))
-    assert weights_of(batch).shape == (2, 3)
+    assert find_weights(batch).shape == (2, 3)
 
 
 def test_a_mean_of_nothing_is_refused() -> None:

@@ -21,7 +21,7 @@ from lorentzrec.model.config import TrainingConfig
 from lorentzrec.model.model import Model
 from lorentzrec.model.notes import NoteKind
 from lorentzrec.points import memory as memory_module
-from lorentzrec.points.index import Index, IndexKind
+from lorentzrec.points.index import build_index
 from lorentzrec.points.memory import Memory, build_memory
 from lorentzrec.points.points import History, Points
 from lorentzrec.points.ranking import Ranker
@@ -118,12 +118,12 @@ def test_boosts_of_many_histories(kind: str, sorted_cells: bool, monkeypatch: py
     offsets = np.cumsum([0, *map(len, histories)])
     found = memory.boosts(np.concatenate(histories), offsets, weights)
     matrix = np.zeros((3, ITEMS))
-    matrix[found.places, found.items] = found.values
+    matrix[found.history_indices, found.items] = found.values
     for place, history in enumerate(histories):
         own = weights[offsets[place] : offsets[place + 1]].tolist()
         expected = reference.boosts(dense(memory), history.tolist(), 0.7, ordered=memory.ordered, event_weights=own)
         np.testing.assert_allclose(matrix[place], expected, atol=1e-12)
-        assert (np.diff(found.items[found.places == place]) > 0).all()
+        assert (np.diff(found.items[found.history_indices == place]) > 0).all()
 
 
 @pytest.mark.parametrize(("geometry", "score"), SPACES)
@@ -241,16 +241,13 @@ def test_reasons_have_a_kind(kind: str, tmp_path: Path) -> None:
 
 
 def test_an_index_gets_the_boosted_items_too() -> None:
-    class NoNeighbours(Index):
-        def candidates(self, query: FloatArray, count: int, *others: Any) -> NDArray[np.int64]:
-            return np.arange(count)
-
+    """The index scans a single list, and everything that the memory knows is ranked nevertheless."""
     data = shop()
     model = model_of(data, weight=100.0)
-    index = NoNeighbours(None, 1, IndexKind.AUGMENTED, hyperbolic=True)
+    index = replace(build_index(model.points, model.points.precise_items(np.arange(4))), probes=1)
     ranker = Ranker(model.points, index=index)
     history = data.history(0)
-    rows, _ = ranker.top(ranker.query(history), 3, history.astype(np.int64), None, History(history))
+    rows, _ = ranker.top(None, 3, history.astype(np.int64), None, History(history))
     assert model.items.ids(rows) == model.recommend(model.items.ids(history), k=3).ids
 
 

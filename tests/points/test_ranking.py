@@ -249,12 +249,7 @@ def test_recommendations_read_as_pairs() -> None:
 
 
 @pytest.mark.parametrize(("geometry", "score"), COMBINATIONS)
-@pytest.mark.parametrize("share", [0, 1_000_000])
-def test_few_allowed_items_are_ranked_as_among_all(
-    monkeypatch: pytest.MonkeyPatch, geometry: Geometry, score: Score, share: int
-) -> None:
-    """Whether allowed items are brought together first or all are scored must not show."""
-    monkeypatch.setattr(scoring, "GATHERED_SHARE", share)
+def test_few_allowed_items_are_ranked_as_among_all(geometry: Geometry, score: Score) -> None:
     ranker = make_ranker(random_points(5, 300, geometry), geometry=geometry, score=score)
     query = ranker.query(np.array([1, 2, 3]))
     allowed, excluded = np.array([7, 299, 41, 7, 150, 3, 222, 41]), np.array([3, 150, 9])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,20 +10,25 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from numpy.typing import NDArray
 
 from lorentzrec.batch.candidates import best_candidates
 from lorentzrec.batch.recommending import BatchOptions, BatchRecommender
 from lorentzrec.data.interactions import Interactions
 from lorentzrec.errors import InputError
 from lorentzrec.geometry import FloatArray
-from lorentzrec.learning.repeat_choice import choose_repeats, has_repeats
+from lorentzrec.learning.repeat_choice import (
+    USUAL_DECAY,
+    USUAL_HALF_LIFE,
+    USUAL_WEIGHT,
+    choose_repeats,
+    has_repeats,
+)
 from lorentzrec.learning.trainer import train
 from lorentzrec.model.artifact import load
 from lorentzrec.model.config import TrainingConfig
 from lorentzrec.model.model import Model
 from lorentzrec.model.notes import NoteKind
-from lorentzrec.points.index import Index, IndexKind
+from lorentzrec.points.index import build_index
 from lorentzrec.points.points import History
 from lorentzrec.points.ranking import LiveSet, Ranker
 from lorentzrec.points.reasons import ReasonKind
@@ -56,14 +62,15 @@ DATA = shop()
 
 
 def model_with(geometry: Any = "hyperboloid", score: Any = "distance", weight: float = 0.5) -> Model:
-    return model_of(DATA, geometry, score).with_points(repeats=Repeats(find_rates(DATA), weight, 20.0))
+    return model_of(DATA, geometry, score).with_points(repeats=Repeats(find_rates(DATA), weight, 20.0, 0.9))
 
 
 def all_scores(model: Model, history: History) -> FloatArray:
     """Of all items, by points, memory and repeats."""
     assert model.repeats is not None
     rule = model.repeats.rates, model.repeats.weight, model.repeats.half_life
-    added = reference.boosts(*rule, history.items.tolist(), history.times, history.weights)
+    given = history.items.tolist(), history.times, history.weights
+    added = reference.boosts(*rule, *given, model.repeats.order_decay)
     found: FloatArray = slow_scores(model, history.items) + added
     return found
 
@@ -82,33 +89,27 @@ def test_rates_are_those_of_the_reference() -> None:
 @given(
     histories=st.lists(st.lists(st.integers(0, ITEMS - 1), max_size=9), min_size=1, max_size=4),
     half_life=st.sampled_from([None, 0.5, 30.0]),
+    order_decay=st.sampled_from([1.0, 0.9, 0.2]),
     timed=st.booleans(),
     weighted=st.booleans(),
 )
 def test_boosts_are_those_of_the_reference(
-    histories: list[list[int]], half_life: float | None, timed: bool, weighted: bool
+    histories: list[list[int]], half_life: float | None, order_decay: float, timed: bool, weighted: bool
 ) -> None:
     random = np.random.default_rng(len(histories))
-    repeats = Repeats(find_rates(DATA), 0.7, half_life)
+    repeats = Repeats(find_rates(DATA), 0.7, half_life, order_decay)
     items, offsets = np.concatenate([*histories, []]).astype(np.int64), np.cumsum([0, *map(len, histories)])
-    times = np.where(random.random(len(items)) < 0.2, np.nan, random.uniform(0, 90 * DAY, len(items)))
+    times = np.where(random.random(len(items)) < 0.2, np.nan, random.integers(0, 5, len(items)) * 9.0 * DAY)
     weights = random.uniform(0.2, 2, len(items)) if weighted else None
     found = repeats.boosts(items, offsets, weights, times if timed else None)
     dense = np.zeros((len(histories), ITEMS))
-    dense[found.places, found.items] = found.values
+    dense[found.history_indices, found.items] = found.values
     for place, history in enumerate(histories):
         own = slice(offsets[place], offsets[place + 1])
         given_weights = None if weights is None else weights[own]
         of_events = times[own] if timed else None
-        expected = reference.boosts(repeats.rates, 0.7, half_life, history, of_events, given_weights)
+        expected = reference.boosts(repeats.rates, 0.7, half_life, history, of_events, given_weights, order_decay)
         np.testing.assert_allclose(dense[place], expected, rtol=1e-6)
-
-
-class EverySecond(Index):
-    """Finds every second item."""
-
-    def candidates(self, query: FloatArray, k: int, *_: Any) -> NDArray[np.int64]:
-        return np.arange(0, ITEMS, 2)
 
 
 @pytest.mark.parametrize("geometry", ["hyperboloid", "euclidean"])
@@ -134,7 +135,8 @@ def test_every_ranking_is_that_of_all_scores(geometry: str, score: str, weight: 
     near, _ = best_candidates(model.ranker, queries, few, 4, given, exclude_seen=False)
     live = np.arange(1, ITEMS, 2)
     packed = Ranker(model.points, live=LiveSet(model.points, live))
-    indexed = Ranker(model.points, index=EverySecond(None, 1, IndexKind.AUGMENTED, hyperbolic=True))
+    index = build_index(model.points, queries)
+    indexed = Ranker(model.points, index=replace(index, probes=len(index.lists)))
     for user, scores in rated.items():
         history, best = history_of(user), best_rows(scores, every, 7)
         assert together[user].ids == model.items.ids(np.array(best))
@@ -150,11 +152,7 @@ def test_every_ranking_is_that_of_all_scores(geometry: str, score: str, weight: 
         )
         rows, _ = packed.top(queries[user], 5, history=history)
         assert rows.tolist() == best_rows(scores, live, 5)
-        boosts = model.ranker.boosts(history)
-        assert boosts is not None
-        known = np.union1d(few[0], boosts.items)
-        if geometry == "hyperboloid":
-            assert indexed.top(queries[user], 4, history=history)[0].tolist() == best_rows(scores, known, 4)
+        assert indexed.top(queries[user], 4, history=history)[0].tolist() == best_rows(scores, every, 4)
         assert set(best_rows(scores, np.union1d(few[0], history.items), 1)) & set(near[user].tolist())
         order = np.argsort(-scored[user], kind="stable")
         np.testing.assert_allclose(scores[order], np.sort(scores)[::-1], atol=3e-3)
@@ -208,6 +206,8 @@ def test_wrong_times_and_rates_are_refused() -> None:
             model.recommend(model.items.ids(np.array([1, 2])), times=times)
     with pytest.raises(InputError, match="repeats of a model"):
         Repeats(np.zeros(3, np.float32), 1.0)
+    with pytest.raises(InputError, match="repeats of a model"):
+        Repeats(np.ones(3, np.float32), 1.0, order_decay=1.5)
     with pytest.raises(InputError, match="other items"):
         model.with_points(repeats=Repeats(np.ones(3, np.float32), 1.0))
 
@@ -232,3 +232,11 @@ def test_repeats_that_do_not_help_are_not_chosen() -> None:
     choice = choose_repeats(model, held_out, "ndcg@10")
     assert choice.customers == 40
     assert choice.weight == 0
+
+
+def test_usual_repeats_are_kept_unless_others_are_clearly_better() -> None:
+    """What was bought last is bought next, so any weight and any decay are equally good."""
+    users, items = np.repeat(np.arange(40), 3), np.tile([3, 4, 5], 40)
+    data = Interactions.from_pairs([*users, 99], [*items, 19], [*np.tile(np.arange(3), 40), 0])
+    choice = choose_repeats(model_of(data), Interactions.from_pairs(range(40), [5] * 40), "ndcg@1")
+    assert (choice.weight, choice.half_life, choice.order_decay) == (USUAL_WEIGHT, USUAL_HALF_LIFE, USUAL_DECAY)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -25,16 +26,26 @@ def rates(data: Interactions) -> list[float]:
 
 
 def boosts(
-    rates: Any, weight: float, half_life: float | None, history: list[int], times: Any = None, event_weights: Any = None
+    rates: Any,
+    weight: float,
+    half_life: float | None,
+    history: list[int],
+    times: Any = None,
+    event_weights: Any = None,
+    order_decay: float = 1.0,
 ) -> FloatArray:
     """weight * log(1 + r f) of all items."""
     counts = np.zeros(len(rates))
     bought = [] if times is None else [time for time in times if not math.isnan(time)]
+    purchase = -1
     for event, item in enumerate(history):
         share = 1.0 if event_weights is None else float(event_weights[event])
         if times is not None:
             if math.isnan(times[event]):
                 continue
+            purchase += 1
+            for earlier, later in pairwise(bought[purchase:]):
+                share *= order_decay if later != earlier else 1
             if half_life is not None:
                 share *= 0.5 ** ((max(bought) - times[event]) / 86_400 / half_life)
         counts[item] += share

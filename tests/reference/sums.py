@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lorentzrec.geometry import FloatArray
-from lorentzrec.geometry.sums import weights_of
+from lorentzrec.geometry.sums import find_weights
 
 
 def prefix_sums(points: FloatArray, weights: FloatArray | None = None, recency: float = 1.0) -> FloatArray:
@@ -15,7 +15,7 @@ def prefix_sums(points: FloatArray, weights: FloatArray | None = None, recency: 
     A point counts less by the factor `recency` for every step back from the target. Row 0 has no history and no
     midpoint. All rows together cost as much as one sum.
     """
-    weighted = weights_of(points, weights)[..., None] * points
+    weighted = find_weights(points, weights)[..., None] * points
     sums = np.zeros_like(weighted)
     for row in range(1, points.shape[-2]):
         sums[..., row, :] = recency * sums[..., row - 1, :] + weighted[..., row - 1, :]
@@ -30,7 +30,7 @@ def prefix_sums_gradient(gradients: FloatArray, weights: FloatArray | None = Non
     running = np.zeros_like(gradients)
     for row in range(gradients.shape[-2] - 1, 0, -1):
         running[..., row - 1, :] = recency * running[..., row, :] + gradients[..., row, :]
-    return weights_of(gradients, weights)[..., None] * running
+    return find_weights(gradients, weights)[..., None] * running
 
 
 def leave_out_sums(
@@ -38,7 +38,7 @@ def leave_out_sums(
 ) -> FloatArray:
     """S less w_s x_s of all rows s in the fold of t, for every row t: the sum of the rest, for a history that has no
     order. Without folds, of `count` numbers, every row is one of its own."""
-    weighted = weights_of(points, weights)[..., None] * points
+    weighted = find_weights(points, weights)[..., None] * points
     rest: FloatArray = weighted.sum(axis=-2, keepdims=True) - _sums_of_folds(weighted, folds)
     return rest
 
@@ -48,7 +48,7 @@ def leave_out_sums_gradient(
 ) -> FloatArray:
     """From the gradients h_t in all sums of `leave_out_sums` those in all x_t: w_t times the sum of h_s over all rows
     outside the fold of t."""
-    return weights_of(gradients, weights)[..., None] * leave_out_sums(gradients, folds=folds)
+    return find_weights(gradients, weights)[..., None] * leave_out_sums(gradients, folds=folds)
 
 
 def _sums_of_folds(values: FloatArray, folds: NDArray[np.int64] | None) -> FloatArray:

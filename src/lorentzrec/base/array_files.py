@@ -2,7 +2,7 @@
 
 `read_arrays` gives arrays that belong to the caller. `open_arrays` is for services: small files are copied, once for
 all workers, so that later damage to them cannot affect a worker. Large files are mapped as they are, so that opening
-takes the same time for any size. Either way all workers share the same pages, which matters for speed: points are read
+copies nothing. Either way all workers share the same pages, which matters for speed: points are read
 from the processor's cache. If a mapped file is truncated in place, the system kills the workers that read it; nothing
 in this package does that, since every writer makes a new file and renames it.
 """
@@ -26,7 +26,7 @@ Arrays: TypeAlias = dict[str, NDArray[Any]]
 
 READ_BYTES = 64 * 2**20
 """Files of up to this size are copied before use, so that truncating them does no harm; larger ones are mapped."""
-TYPES = {"F64": "<f8", "F32": "<f4", "I64": "<i8", "I32": "<i4", "U8": "u1"}
+TYPES = {"F64": "<f8", "F32": "<f4", "I64": "<i8", "I32": "<i4", "I8": "i1", "U8": "u1"}
 """The names of our array types in safetensors."""
 
 logger = logging.getLogger("lorentzrec.serving")
@@ -68,10 +68,14 @@ def _split(content: NDArray[np.uint8], path: Path, kind: FolderKind) -> Arrays:
         start = 8 + int(content[:8].view("<u8")[0])
         header = json.loads(content[8:start].tobytes())
         header.pop("__metadata__", None)
-        return {
+        arrays = {
             name: content[start:][slice(*entry["data_offsets"])].view(TYPES[entry["dtype"]]).reshape(entry["shape"])
             for name, entry in header.items()
         }
+        for name, array in arrays.items():  # as compiled code reads it
+            if not array.flags.aligned:
+                raise ValueError(f"{name} is not aligned")
+        return arrays
     except (ValueError, KeyError, TypeError, IndexError, AttributeError, RecursionError, OverflowError) as error:
         raise kind.damaged(path, f"its header does not fit its content: {' '.join(str(error).split())}") from error
 

@@ -41,21 +41,21 @@ def atomic_directory(target: str | Path, *, marker: str = MARKER) -> Iterator[Pa
     `read_directory` reads `.NAME.old`, and the next write to `target` puts it back. Only an empty folder or one that
     contains the file `marker` is replaced, so that a mistyped path cannot delete a home directory.
     """
-    place = Path(target).resolve()
-    old = _old_name(place)
-    with _report_write_errors(target, place.parent):
-        with _exclusive(place.parent):
-            if old.exists() and not place.exists():
-                old.rename(place)
-            _refuse_to_replace(Path(target), place, marker)
-        with _owned_folder(place.parent, f".{place.name}{_WRITING}") as partial:
+    resolved = Path(target).resolve()
+    old = _old_name(resolved)
+    with _report_write_errors(target, resolved.parent):
+        with _exclusive(resolved.parent):
+            if old.exists() and not resolved.exists():
+                old.rename(resolved)
+            _refuse_to_replace(Path(target), resolved, marker)
+        with _owned_folder(resolved.parent, f".{resolved.name}{_WRITING}") as partial:
             yield partial
             for path in (*partial.rglob("*"), partial):
                 _sync(path)
-            with _exclusive(place.parent):
-                _refuse_to_replace(Path(target), place, marker)
-                _put_in_place(partial, place, old)
-                _sync(place.parent)
+            with _exclusive(resolved.parent):
+                _refuse_to_replace(Path(target), resolved, marker)
+                _put_in_place(partial, resolved, old)
+                _sync(resolved.parent)
                 shutil.rmtree(old, ignore_errors=True)
 
 
@@ -64,10 +64,10 @@ def remove_directory(target: str | Path) -> None:
 
     What a killed process could not delete any more has a hidden name, and is deleted by the next write to `target`.
     """
-    place = Path(target).resolve()
-    if place.exists():
-        with _owned_folder(place.parent, f".{place.name}{_WRITING}") as hidden, _exclusive(place.parent):
-            place.rename(hidden / place.name)
+    resolved = Path(target).resolve()
+    if resolved.exists():
+        with _owned_folder(resolved.parent, f".{resolved.name}{_WRITING}") as hidden, _exclusive(resolved.parent):
+            resolved.rename(hidden / resolved.name)
 
 
 class _Writable(Exception):  # noqa: N818 - not an error: it undoes a write that would succeed
@@ -83,20 +83,20 @@ def refuse_unwritable(target: str | Path) -> None:
 @contextmanager
 def atomic_file(target: str | Path) -> Iterator[Path]:
     """The path of a new file to write, with the suffix of `target`; it becomes `target`, or is removed on failure."""
-    place = Path(target).resolve()
+    resolved = Path(target).resolve()
     # in a folder of `atomic_directory`, which reports its own name: this one is temporary
-    within_other = any(folder in _owned and _WRITING in folder.name for folder in place.parents)
-    with nullcontext() if within_other else _report_write_errors(target, place.parent):
-        if place.is_dir():
+    within_other = any(folder in _owned and _WRITING in folder.name for folder in resolved.parents)
+    with nullcontext() if within_other else _report_write_errors(target, resolved.parent):
+        if resolved.is_dir():
             raise InputError(f"{target} is a folder: give the name of a file")
         # In a separate folder: what a library writes next to its file is removed with it.
-        with _owned_folder(place.parent, f".{place.name}{_WRITING}") as folder:
-            partial = folder / place.name
+        with _owned_folder(resolved.parent, f".{resolved.name}{_WRITING}") as folder:
+            partial = folder / resolved.name
             partial.touch(exist_ok=False)
             yield partial
             _sync(partial)
-            partial.replace(place)
-            _sync(place.parent)
+            partial.replace(resolved)
+            _sync(resolved.parent)
 
 
 def write_text(target: str | Path, text: str) -> None:
@@ -166,9 +166,9 @@ def read_directory(target: str | Path, read: Callable[[Path], Content]) -> Conte
 
 def current_directory(target: str | Path) -> Path:
     """`target`, or its former name if a write was killed between its two renames."""
-    place = Path(target).resolve()
-    old = _old_name(place)
-    return old if not place.exists() and (old / MARKER).is_file() else Path(target)
+    resolved = Path(target).resolve()
+    old = _old_name(resolved)
+    return old if not resolved.exists() and (old / MARKER).is_file() else Path(target)
 
 
 def checksum(path: Path) -> str:
@@ -177,8 +177,8 @@ def checksum(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def _old_name(place: Path) -> Path:
-    return place.with_name(f".{place.name}.old")
+def _old_name(resolved: Path) -> Path:
+    return resolved.with_name(f".{resolved.name}.old")
 
 
 def _identity(folder: Path) -> tuple[int, ...] | None:
@@ -274,20 +274,20 @@ def _try_lock(folder: Path, *, wait: bool) -> int | None:
     return descriptor
 
 
-def _put_in_place(new: Path, place: Path, old: Path) -> None:
-    """Rename `new` to `place`, replacing any folder with that name."""
+def _put_in_place(new: Path, resolved: Path, old: Path) -> None:
+    """Rename `new` to `resolved`, replacing any folder with that name."""
     for attempt in range(_ATTEMPTS):
         try:
-            if not place.exists():
-                new.rename(place)
-            elif not _exchange(new, place):
+            if not resolved.exists():
+                new.rename(resolved)
+            elif not _exchange(new, resolved):
                 shutil.rmtree(old, ignore_errors=True)
-                place.rename(old)
+                resolved.rename(old)
                 try:
-                    new.rename(place)
+                    new.rename(resolved)
                 except BaseException:
-                    if old.exists() and not place.exists():
-                        old.rename(place)
+                    if old.exists() and not resolved.exists():
+                        old.rename(resolved)
                     raise
             return
         except OSError as error:
@@ -297,7 +297,7 @@ def _put_in_place(new: Path, place: Path, old: Path) -> None:
                 raise
 
 
-def _exchange(new: Path, place: Path) -> bool:
+def _exchange(new: Path, resolved: Path) -> bool:
     """Swap two folders in one step; false if the system or the file system cannot."""
     import ctypes
 
@@ -306,15 +306,15 @@ def _exchange(new: Path, place: Path) -> bool:
     except (AttributeError, OSError, TypeError):
         return False
     here, exchange = -100, 2  # AT_FDCWD and RENAME_EXCHANGE of Linux
-    return bool(rename(here, os.fsencode(new), here, os.fsencode(place), exchange) == 0)
+    return bool(rename(here, os.fsencode(new), here, os.fsencode(resolved), exchange) == 0)
 
 
-def _refuse_to_replace(target: Path, place: Path, marker: str) -> None:
-    if not place.exists():
+def _refuse_to_replace(target: Path, resolved: Path, marker: str) -> None:
+    if not resolved.exists():
         return
-    if not place.is_dir():
+    if not resolved.is_dir():
         raise InputError(f"{target} is a file: give the name of a folder")
-    if any(place.iterdir()) and not (place / marker).is_file():
+    if any(resolved.iterdir()) and not (resolved / marker).is_file():
         raise InputError(
             f"{target} holds files but no {marker}, so it was not written by lorentzrec: choose another name"
         )

@@ -51,6 +51,13 @@ class Range:
         return f"from {self.least} to {self.most}" if self.most < math.inf else f"of at least {self.least}"
 
 
+@dataclass(frozen=True)
+class Prefix:
+    """Texts that begin with `start`; goes into `Annotated`."""
+
+    start: str
+
+
 class _Kind(NamedTuple):
     """One alternative of an annotation: a type with a range, or a literal."""
 
@@ -64,6 +71,8 @@ class _Kind(NamedTuple):
             return (whole or real) and value in self.range
         if isinstance(self.type, str):
             return bool(value == self.type)
+        if isinstance(self.type, Prefix):
+            return isinstance(value, str) and value.startswith(self.type.start) and value != self.type.start
         return isinstance(value, self.type) if self.type in (bool, str, NoneType) else True
 
 
@@ -100,6 +109,7 @@ def check_names(
 def requirement(hint: Any) -> str:
     """What an annotation accepts, in words; that None is accepted is left out."""
     choices = [choice for choice in alternatives(hint) if isinstance(choice, str)]
+    choices += [f"{kind.start}NAME" for kind in alternatives(hint) if isinstance(kind, Prefix)]
     numbers = [f"{_NAMES[kind.type]} {kind.range}".strip() for kind in _kinds(hint) if kind.type in _NAMES]
     return " or ".join([*([f"one of {', '.join(choices)}"] if choices else []), *numbers])
 
@@ -162,6 +172,9 @@ def field_texts(cls: type) -> dict[str, list[str]]:
 
 def _kinds(hint: Any, allowed: Range = Range()) -> tuple[_Kind, ...]:  # noqa: B008 - immutable
     if get_origin(hint) is Annotated:
+        for one in hint.__metadata__:
+            if isinstance(one, Prefix):
+                return (_Kind(one),)
         ranges = [one for one in hint.__metadata__ if isinstance(one, Range)]
         return _kinds(hint.__origin__, *ranges[:1])
     if get_origin(hint) in (Union, UnionType):

@@ -12,10 +12,9 @@ from typing import Any
 
 @contextmanager
 def deferred_interrupts(arrived: Callable[[], None] = lambda: None) -> Iterator[Callable[[], None]]:
-    """Within the block, what the handlers of SIGINT and SIGTERM raise waits: the function that it gives raises it, and
-    so does the end of the block.
+    """Delay the exceptions of SIGINT and SIGTERM until the yielded function is called or the block ends.
 
-    arrived: called as soon as something waits; must not raise.
+    arrived: called as soon as an exception waits; must not raise.
     """
     waiting: list[BaseException] = []
     handlers: dict[int, Any] = {}

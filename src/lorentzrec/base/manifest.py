@@ -60,9 +60,9 @@ class FolderKind:
     entries: Mapping[str, Shape] = field(default_factory=dict)
     """Entries of a manifest; those that may be missing accept None."""
 
-    def damaged(self, place: str | Path, reason: object) -> ArtifactError:
+    def damaged(self, address: str | Path, reason: object) -> ArtifactError:
         """The error about a file or folder that is not as it was written."""
-        return ArtifactError(f"{place} is damaged ({reason}): copy the {self.what} again, or {self.again}")
+        return ArtifactError(f"{address} is damaged ({reason}): copy the {self.what} again, or {self.again}")
 
     def read(self, folder: Path) -> dict[str, Any]:
         """The manifest of a folder, checked."""
@@ -71,29 +71,29 @@ class FolderKind:
             raise ArtifactError(f"{path} is missing: give the folder of a {self.what}, or copy the whole folder again")
         return self.parse(path.read_bytes(), path)
 
-    def parse(self, content: bytes, place: str | Path) -> dict[str, Any]:
-        """The manifest with this content, checked; `place` is where it was read, for messages."""
+    def parse(self, content: bytes, address: str | Path) -> dict[str, Any]:
+        """The manifest with this content, checked; `address` is where it was read, for messages."""
         try:
             text = content.decode()
             manifest = json.loads(text)
         except (ValueError, RecursionError) as error:
-            raise self.damaged(place, error) from error
+            raise self.damaged(address, error) from error
         if not isinstance(manifest, dict) or manifest.get("format") != self.name:
-            raise ArtifactError(f"{place} is not the manifest of a {self.what}: give the folder of a {self.what}")
+            raise ArtifactError(f"{address} is not the manifest of a {self.what}: give the folder of a {self.what}")
         version = manifest.get("format_version")
         if type(version) is not int or version != self.version:
             raise ArtifactError(
-                f"{place} has format {version} and this lorentzrec reads {self.version}: "
+                f"{address} has format {version} and this lorentzrec reads {self.version}: "
                 f"upgrade lorentzrec, or {self.again}"
             )
         seal = manifest.get(SEAL)
         unsealed = text.replace(_SEALED.format(seal), _SEALED.format(""))
         if hashlib.sha256(unsealed.encode()).hexdigest() != seal:
-            raise self.damaged(place, "it was changed after it was written")
+            raise self.damaged(address, "it was changed after it was written")
         for name, shape in self.entries.items():
             if not _fits(manifest.get(name), shape):
                 kind = f"a {shape.__name__}" if isinstance(shape, type) else "of the right form"
-                raise self.damaged(place, f"its entry {name!r} is not {kind}")
+                raise self.damaged(address, f"its entry {name!r} is not {kind}")
         return manifest
 
 

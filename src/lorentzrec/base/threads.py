@@ -1,4 +1,4 @@
-"""Threads of our own: how many, without those of BLAS inside them, and without harm from Ctrl-C."""
+"""Thread pools: one thread per core, BLAS limited to one thread, safe under Ctrl-C."""
 
 from __future__ import annotations
 

@@ -7,7 +7,7 @@ part. The origin is (1, 0, ..., 0). A tangent vector at x is a v with <x, v> = 0
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import DTypeLike
+from numpy.typing import ArrayLike, DTypeLike
 
 from lorentzrec.geometry import FloatArray
 from lorentzrec.geometry.euclidean import dot, squared_norm
@@ -32,6 +32,24 @@ def lift(space: FloatArray) -> FloatArray:
     return np.concatenate([time[..., None], space], axis=-1)
 
 
+def require_points(name: str, point: ArrayLike, tolerance: float = 1e-4) -> FloatArray:
+    """The points as an array of floats; a `ValueError` if one is not on the sheet, x0 = sqrt(1 + |space part|^2).
+
+    The formulas of this module do not check their arguments: they run in loops over millions of points.
+    """
+    points = np.asarray(point)
+    points = points if np.issubdtype(points.dtype, np.floating) else points.astype(np.float64)
+    times = np.sqrt(1 + squared_norm(points[..., 1:]))
+    wrong = ~(np.abs(points[..., 0] - times) <= tolerance * times)
+    if np.any(wrong):
+        first = points[wrong][0] if points.ndim > 1 else points
+        raise ValueError(
+            f"{name} has a row that is not on the hyperboloid: its time part is {first[0]:g}, and its space part "
+            f"needs {np.sqrt(1 + squared_norm(first[1:])):g}: use `lift` for space parts"
+        )
+    return points
+
+
 def precise(point: FloatArray) -> FloatArray:
     """The point in float64, with x0 recomputed: the stored one has too few digits for differences of squares."""
     return lift(point[..., 1:].astype(np.float64))
@@ -53,6 +71,7 @@ def distance(point: FloatArray, target: FloatArray) -> FloatArray:
 
     arccosh loses every digit of a small distance, because -<x, y> is then 1 plus something below rounding. Taking the
     difference first, with dt = (|y|^2 - |x|^2) / (x0 + y0), keeps them; the margin of paper equation 19 is not needed.
+    Both arguments must be on the sheet: see `require_points`.
     """
     return 2 * np.arcsinh(np.sqrt(squared_lorentzian_distance(point, target)) / 2)
 

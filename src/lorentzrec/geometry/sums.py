@@ -13,14 +13,14 @@ from lorentzrec.errors import InputError
 from lorentzrec.geometry import FloatArray
 
 
-def weights_of(points: FloatArray, weights: FloatArray | None = None) -> FloatArray:
+def find_weights(points: FloatArray, weights: FloatArray | None = None) -> FloatArray:
     """The weights as an array in the dtype of the points; ones where none are given."""
     return np.ones(points.shape[:-1], points.dtype) if weights is None else np.asarray(weights, points.dtype)
 
 
 def total_weight(points: FloatArray, weights: FloatArray | None = None) -> FloatArray:
     """W = sum_i w_i, which must be positive: a mean of nothing is 0/0."""
-    total: FloatArray = weights_of(points, weights).sum(axis=-1)
+    total: FloatArray = find_weights(points, weights).sum(axis=-1)
     if not np.all(total > 0):
         raise InputError("the weights of a midpoint sum to zero or less: give it at least one point of positive weight")
     return total
@@ -28,5 +28,5 @@ def total_weight(points: FloatArray, weights: FloatArray | None = None) -> Float
 
 def weighted_sum(points: FloatArray, weights: FloatArray | None = None) -> FloatArray:
     """S = sum_i w_i x_i (the numerator of paper equation 24)."""
-    total: FloatArray = (weights_of(points, weights)[..., None] * points).sum(axis=-2)
+    total: FloatArray = (find_weights(points, weights)[..., None] * points).sum(axis=-2)
     return total

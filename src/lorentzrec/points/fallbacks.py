@@ -34,6 +34,8 @@ class FallbackKind(StrEnum):
     """Nothing was found, because the allow-list and the categories leave no item to recommend."""
     ALL_EXCLUDED = "all_excluded"
     """Nothing was found, because all items that could be recommended are excluded or in the history."""
+    NOTHING_BY_RULES = "nothing_by_rules"
+    """Nothing was found, because the rules of the shop leave no item to recommend."""
 
 
 class Cause(Enum):
@@ -50,6 +52,7 @@ class Cause(Enum):
     BASKET_OF_ALL_CATEGORIES = FallbackKind.BASKET, "nothing is left outside its categories, so none is left out"
     NOTHING_LIVE = FallbackKind.NOTHING_LIVE, "no item of the version is live"
     NOTHING_ALLOWED = FallbackKind.NOTHING_ALLOWED, "the allow-list and the categories leave no item to recommend"
+    NOTHING_BY_RULES = FallbackKind.NOTHING_BY_RULES, "the rules of the shop leave no item to recommend"
     ALL_EXCLUDED = FallbackKind.ALL_EXCLUDED, "all items that could be recommended are excluded or in the history"
 
 
@@ -63,6 +66,8 @@ class Fallback:
     total: int = 0
     id_type: str | None = None
     """"strings" or "integers", as a hint where no id is known."""
+    days: float | None = None
+    """Popular items are so by their customers in the last days; None: by all events of training."""
 
     @property
     def kind(self) -> FallbackKind:
@@ -72,7 +77,8 @@ class Fallback:
         kind, text = self.cause.value
         reason = text.format(unknown=self.unknown, total=self.total, are="is" if self.unknown == 1 else "are")
         hint = f" (ids here are {self.id_type})" if self.id_type else ""
-        return f"{kind}: {reason}{hint}" if reason else str(kind)
+        recent = "" if self.days is None else f"; by customers in the last {self.days:g} days"
+        return f"{kind}: {reason}{hint}{recent}" if reason else str(kind)
 
 
 def render_fallbacks(fallbacks: Iterable[Fallback]) -> str | None:

@@ -3,6 +3,8 @@
 points.safetensors      item_points; history_points if separate; item_counts
 memory.safetensors      offsets, columns and values of the memory, if there is one
 repeats.safetensors     rates of items, if what customers bought before is recommended again
+trend.safetensors       customers of items in the last days and expected ones, if the events have a clock
+similarity.safetensors  offsets, columns and values of similar items, unless points alone find them
 attributes.safetensors  points of the attributes; history_points if separate; offsets and rows of those that each item
                         has; text and text_offsets of their values
 
@@ -25,16 +27,18 @@ from numpy.typing import NDArray
 
 from lorentzrec.base.array_files import Arrays, read_arrays, write_arrays
 from lorentzrec.base.manifest import FolderKind, Shape
-from lorentzrec.data.arrays import offsets_of
+from lorentzrec.data.arrays import make_offsets
 from lorentzrec.data.attributes import AttributeColumn
 from lorentzrec.data.vocabulary import Vocabulary
 from lorentzrec.errors import InputError
 from lorentzrec.geometry.hyperboloid import lift
-from lorentzrec.points.composing import AttributePoints
+from lorentzrec.points.attribute_points import AttributePoints
 from lorentzrec.points.memory import Memory
 from lorentzrec.points.points import Points
 from lorentzrec.points.repeats import Repeats
+from lorentzrec.points.similarity import Similarity
 from lorentzrec.points.space import Space
+from lorentzrec.points.trend import Trend
 
 POINTS = "points.safetensors"
 SHEET_TOLERANCE = 1e-5
@@ -64,11 +68,30 @@ def _join_memory(arrays: Arrays, described: Mapping[str, Any]) -> Memory:
 
 
 def _split_repeats(repeats: Repeats) -> tuple[Arrays, dict[str, Any]]:
-    return {"rates": repeats.rates}, {"weight": repeats.weight, "half_life": repeats.half_life}
+    described = {"weight": repeats.weight, "half_life": repeats.half_life, "order_decay": repeats.order_decay}
+    return {"rates": repeats.rates}, described
 
 
 def _join_repeats(arrays: Arrays, described: Mapping[str, Any]) -> Repeats:
-    return Repeats(arrays["rates"], described["weight"], described["half_life"])
+    return Repeats(arrays["rates"], described["weight"], described["half_life"], described["order_decay"])
+
+
+def _split_trend(trend: Trend) -> tuple[Arrays, dict[str, Any]]:
+    arrays: Arrays = {"recent": trend.recent, "expected": trend.expected}
+    return arrays, {"weight": trend.weight, "days": trend.days, "until": trend.until}
+
+
+def _join_trend(arrays: Arrays, described: Mapping[str, Any]) -> Trend:
+    return Trend(arrays["recent"], arrays["expected"], *(described[name] for name in ("weight", "days", "until")))
+
+
+def _split_similarity(similarity: Similarity) -> tuple[Arrays, dict[str, Any]]:
+    arrays: Arrays = {"offsets": similarity.offsets, "columns": similarity.columns, "values": similarity.values}
+    return arrays, {"neighbours": len(similarity.columns)}
+
+
+def _join_similarity(arrays: Arrays, described: Mapping[str, Any]) -> Similarity:
+    return Similarity(**arrays)
 
 
 def _split_attributes(attributes: AttributePoints) -> tuple[Arrays, dict[str, Any]]:
@@ -78,7 +101,7 @@ def _split_attributes(attributes: AttributePoints) -> tuple[Arrays, dict[str, An
         "offsets": attributes.offsets,
         "rows": attributes.rows,
         "text": np.frombuffer(b"".join(texts), np.uint8),
-        "text_offsets": offsets_of(np.array([len(text) for text in texts], np.int64)),
+        "text_offsets": make_offsets(np.array([len(text) for text in texts], np.int64)),
     }
     return arrays, {"weight": attributes.weight, "columns": [asdict(column) for column in attributes.columns]}
 
@@ -102,7 +125,11 @@ def _join_attributes(arrays: Arrays, described: Mapping[str, Any]) -> AttributeP
 
 COMPONENTS: dict[str, Component] = {
     "memory": Component({"ordered": bool, "weight": float}, _split_memory, _join_memory),
-    "repeats": Component({"weight": float, "half_life": (float, None)}, _split_repeats, _join_repeats),
+    "repeats": Component(
+        {"weight": float, "half_life": (float, None), "order_decay": float}, _split_repeats, _join_repeats
+    ),
+    "trend": Component({"weight": float, "days": float, "until": float}, _split_trend, _join_trend),
+    "similarity": Component({"neighbours": int}, _split_similarity, _join_similarity),
     "attributes": Component(
         {
             "weight": lambda value: type(value) in (int, float) and 0 < value < math.inf,
@@ -185,12 +212,12 @@ def check_array(path: Path, name: str, points: NDArray[np.float32], space: Space
     for start in range(0, len(points), ROWS_AT_ONCE):
         with np.errstate(invalid="ignore"):
             block = points[start : start + ROWS_AT_ONCE].astype(np.float64)
-            right = np.isfinite(block).all(axis=1)
+            valid = np.isfinite(block).all(axis=1)
             if space.hyperbolic:
-                right &= np.abs(lift(block[:, 1:])[:, 0] - block[:, 0]) <= SHEET_TOLERANCE * block[:, 0]
-        if not right.all():
+                valid &= np.abs(lift(block[:, 1:])[:, 0] - block[:, 0]) <= SHEET_TOLERANCE * block[:, 0]
+        if not valid.all():
             expected = "on the hyperboloid" if space.hyperbolic else "finite"
-            raise kind.damaged(path, f"row {start + int(right.argmin())} of {name} is not {expected}")
+            raise kind.damaged(path, f"row {start + int(valid.argmin())} of {name} is not {expected}")
 
 
 def component_file(name: str) -> str:

@@ -31,10 +31,9 @@ from lorentzrec.data.arrays import (
     Floats,
     Integers,
     gather_groups,
-    mask_of,
-    offsets_of,
+    make_mask,
+    make_offsets,
     spans_within,
-    strongest,
     strongest_entries,
 )
 from lorentzrec.data.interactions import Interactions
@@ -43,7 +42,7 @@ from lorentzrec.errors import InputError
 STEPS, STEP_DECAY = 5, 0.7
 RECENCY = 0.6
 LEAST_RECENCY = 1e-3
-"""Items of a history that weigh less than this are left out: with order, the newest 14 count."""
+"""Items of a history that weigh less than this are left out: of an ordered history, the newest 14 items count."""
 KNOWN_COUNT, FOUND_COUNT = 0.5, 0.3
 KNOWN_DEGREE, FOUND_DEGREE = 0.7, 0.3
 """Exponents for an item of the history and for its neighbour: of events with an order, and of degrees without. Chosen
@@ -60,7 +59,7 @@ CELLS_PER_PAIR = 32
 class Boosts(NamedTuple):
     """What memory and repeats add to scores, as flat arrays: boosts of `items`, rising for each history."""
 
-    places: Integers
+    history_indices: Integers
     """The index of the history."""
     items: Integers
     sums: Floats
@@ -76,7 +75,7 @@ class Boosts(NamedTuple):
 
     def with_repeats(self, repeats: Boosts, item_count: int) -> Boosts:
         """The boosts of this memory and those of repeats, of the same histories."""
-        own, others = (boosts.places * item_count + boosts.items for boosts in (self, repeats))
+        own, others = (boosts.history_indices * item_count + boosts.items for boosts in (self, repeats))
         index, values = np.searchsorted(own, others), repeats.values
         known = np.zeros(len(others), bool)
         if len(own):
@@ -87,37 +86,17 @@ class Boosts(NamedTuple):
             return self._replace(added=added)
         at, new = index[~known], repeats.where(~known)
         return Boosts(
-            np.insert(self.places, at, new.places),
+            np.insert(self.history_indices, at, new.history_indices),
             np.insert(self.items, at, new.items),
             np.insert(self.sums, at, 0.0),
             self.weight,
             np.insert(added, at, values[~known]),
         )
 
-    def boost_of_share(self, share: float) -> float:
-        """The boost of this share of the largest sum, without repeats."""
-        return float(self.weight * np.log1p(SHARPNESS * share * self.sums.max(initial=0)))
-
-    def among(self, allowed: NDArray[Any] | None, excluded: NDArray[Any] | None = None) -> Boosts:
-        """Those of some items only; None allows all."""
-        found = self if allowed is None else self.where(contains(allowed, self.items))
-        return found if excluded is None else found.where(~contains(excluded, found.items))
-
-    def where(self, right: NDArray[Any]) -> Boosts:
-        """Those at some places, or where `right` is true."""
-        added = None if self.added is None else self.added[right]
-        return Boosts(self.places[right], self.items[right], self.sums[right], self.weight, added)
-
-    def strongest(self, count: int) -> Boosts:
-        """At most `count` of the boosts of one history."""
-        if len(self.sums) <= count:
-            return self
-        return self.where(strongest(self.sums if self.added is None else self.values, count))
-
-
-def contains(rows: NDArray[Any], items: Integers) -> NDArray[np.bool_]:
-    """Which of some items are among `rows`; faster than `numpy.isin` for thousands of items."""
-    return mask_of(rows, 1 + int(max(items.max(initial=0), rows.max(initial=0))))[items]
+    def where(self, chosen: NDArray[Any]) -> Boosts:
+        """Those with these indices, or where `chosen` is true."""
+        added = None if self.added is None else self.added[chosen]
+        return Boosts(self.history_indices[chosen], self.items[chosen], self.sums[chosen], self.weight, added)
 
 
 @dataclass(frozen=True, eq=False)
@@ -191,7 +170,7 @@ class Memory:
             last[searched[~before]] = middle[~before]
         return replace(
             self,
-            offsets=offsets + offsets_of(np.bincount(items, minlength=count)),
+            offsets=offsets + make_offsets(np.bincount(items, minlength=count)),
             columns=_insert(self.columns, first, neighbours),
             values=_insert(self.values, first, values[order].astype(np.float32)),
         )
@@ -219,21 +198,21 @@ class Memory:
         if count > 1:
             cells = cells + (owners[used] * items)[givers]
         if count * items > CELLS_PER_PAIR * len(cells):
-            found, place = np.unique(cells, return_inverse=True)
-            sums: Floats = np.bincount(place, parts, len(found)).astype(np.float64, copy=False)
+            found, position = np.unique(cells, return_inverse=True)
+            sums: Floats = np.bincount(position, parts, len(found)).astype(np.float64, copy=False)
         else:
             table = np.bincount(cells, parts, count * items).astype(np.float64, copy=False)
             found = np.flatnonzero(table > 0)  # several times faster than that of the numbers
             sums = table[found]
         if count == 1:
-            places, columns = np.zeros(len(found), np.int64), found.astype(np.int64, copy=False)
+            history_indices, columns = np.zeros(len(found), np.int64), found.astype(np.int64, copy=False)
             greatest = sums.max(initial=0)
         else:
-            places = found // items
-            columns = found - places * items
-            starts = np.flatnonzero(np.diff(places, prepend=-1))
+            history_indices = found // items
+            columns = found - history_indices * items
+            starts = np.flatnonzero(np.diff(history_indices, prepend=-1))
             greatest = np.repeat(np.maximum.reduceat(sums, starts), np.diff(np.append(starts, len(sums))))
-        return Boosts(places, columns, sums if self.ordered else sums / greatest, self.weight)
+        return Boosts(history_indices, columns, sums if self.ordered else sums / greatest, self.weight)
 
     def contributions(self, known: NDArray[Any], weights: NDArray[Any], items: NDArray[Any]) -> Floats:
         """(items, known): w_i B_ij, the part of each of the `known` items, with these weights, in the memory of
@@ -243,18 +222,19 @@ class Memory:
         order = np.argsort(items)
         found = np.searchsorted(items, self.columns[pairs], sorter=order)
         found = order[np.minimum(found, len(items) - 1)]
-        right = items[found] == self.columns[pairs]
-        parts[found[right], owners[right]] = self.values[pairs[right]] * weights[owners[right]]
+        equal = items[found] == self.columns[pairs]
+        parts[found[equal], owners[equal]] = self.values[pairs[equal]] * weights[owners[equal]]
         return parts
 
 
-def _insert(array: NDArray[Any], places: Integers, values: NDArray[Any]) -> NDArray[Any]:
-    """`numpy.insert` at rising places, which takes ten times as long for a hundred million numbers."""
-    starts = np.flatnonzero(np.diff(places, prepend=-1))
+def _insert(array: NDArray[Any], indices: Integers, values: NDArray[Any]) -> NDArray[Any]:
+    """`numpy.insert` at rising indices, which takes ten times as long for a hundred million numbers."""
+    starts = np.flatnonzero(np.diff(indices, prepend=-1))
     pieces, end = [], 0
-    for place, (start, stop) in zip(places[starts].tolist(), pairwise([*starts.tolist(), len(places)]), strict=True):
-        pieces += [array[end:place], values[start:stop]]
-        end = place
+    stretches = pairwise([*starts.tolist(), len(indices)])
+    for position, (start, stop) in zip(indices[starts].tolist(), stretches, strict=True):
+        pieces += [array[end:position], values[start:stop]]
+        end = position
     return np.concatenate([*pieces, array[end:]])
 
 
@@ -281,7 +261,7 @@ def remember(memory: Memory, data: Interactions, new: Booleans, item_counts: Int
 
     item_counts: the events of each item; None: those in `data`.
     """
-    customers = mask_of(data.user_rows[new[data.item_rows]], len(data.users))
+    customers = make_mask(data.user_rows[new[data.item_rows]], len(data.users))
     some = data.select(customers[data.user_rows])
     if memory.ordered:
         blocks = _transitions(some, FOUND_COUNT, _masses(data) if item_counts is None else np.maximum(item_counts, 1.0))
@@ -316,7 +296,7 @@ def _transitions(data: Interactions, found_count: float, masses: Floats) -> Iter
 
     item_rows, weights, labels = data.item_rows, data.weights, data.labels
     events = np.argsort(item_rows, kind="stable")
-    firsts = offsets_of(data.item_counts)
+    firsts = make_offsets(data.item_counts)
     known, found = masses**-KNOWN_COUNT, (masses / masses.mean()) ** -found_count
     for start, end in spans_within(STEPS * data.item_counts, PAIRS_AT_ONCE):
         before = events[firsts[start] : firsts[end]]
@@ -325,15 +305,15 @@ def _transitions(data: Interactions, found_count: float, masses: Floats) -> Iter
         for step in range(1, STEPS + 1):
             earlier = before[before + step < last]
             later = earlier + step
-            right = item_rows[earlier] != item_rows[later]
+            counted = item_rows[earlier] != item_rows[later]
             if labels is not None:
-                right &= labels[later]
-            earlier, later = earlier[right], later[right]
+                counted &= labels[later]
+            earlier, later = earlier[counted], later[counted]
             value = STEP_DECAY ** (step - 1) * known[item_rows[earlier]] * found[item_rows[later]]
             if weights is not None:
                 value *= weights[earlier] * weights[later]
-            places = (item_rows[earlier] - start, item_rows[later])
-            block = block + sparse.csr_array((value, places), block.shape)
+            cells = (item_rows[earlier] - start, item_rows[later])
+            block = block + sparse.csr_array((value, cells), block.shape)
         yield block
 
 

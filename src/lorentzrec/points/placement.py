@@ -19,11 +19,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from lorentzrec.data.arrays import Booleans, Floats, Groups, Integers, gather_groups, offsets_of
+from lorentzrec.data.arrays import Booleans, Floats, Groups, Integers, gather_groups, make_offsets
 from lorentzrec.data.attributes import ItemAttributes
 from lorentzrec.data.vocabulary import UNKNOWN
 from lorentzrec.geometry import FloatArray, euclidean, hyperboloid
-from lorentzrec.points.composing import compose
+from lorentzrec.points.attribute_points import compose
 from lorentzrec.points.points import Points
 from lorentzrec.points.space import Space
 
@@ -42,7 +42,7 @@ class Surroundings(NamedTuple):
     distance: float
 
 
-class Histories(NamedTuple):
+class CustomerEvents(NamedTuple):
     """The events of some customers, oldest first: those of customer u are `item_rows[offsets[u]:offsets[u + 1]]`.
 
     The rows of new items follow those of the known ones.
@@ -75,7 +75,7 @@ def find_surroundings(points: Points, user_points: NDArray[np.float32] | None = 
 def place_new_items(
     points: Points,
     count: int,
-    histories: Histories,
+    histories: CustomerEvents,
     surroundings: Surroundings,
     *,
     like: Groups | None = None,
@@ -131,7 +131,7 @@ class _Part(NamedTuple):
 
 
 def _place_by_events(
-    points: Points, count: int, histories: Histories, surroundings: Surroundings
+    points: Points, count: int, histories: CustomerEvents, surroundings: Surroundings
 ) -> tuple[NDArray[np.float32], NDArray[np.float32], Booleans]:
     """Item points, history points and which are placed, from the histories that the new items occur in.
 
@@ -145,7 +145,7 @@ def _place_by_events(
     users = np.searchsorted(histories.offsets, events, side="right") - 1
     new_items = item_rows[events].astype(np.int64) - len(points)
     past, past_weights = item_rows[old], None if weights is None else weights[old]
-    old_before = offsets_of(old.astype(np.int64))  # known events before each event
+    old_before = make_offsets(old.astype(np.int64))  # known events before each event
     runs = _number_orders(histories, by_orders=space.by_orders)
     bounds = np.searchsorted(runs, [runs[events], runs[events] + 1])  # where the order of an event begins and ends
     before, after = old_before[bounds]
@@ -164,14 +164,14 @@ def _place_by_events(
     used_weights = None if past_weights is None else past_weights[used]
     past_runs = runs[old]
     ages = np.repeat(past_runs[stops[from_items] - 1], lengths) - past_runs[used]
-    queries[from_items] = points.queries(past[used], offsets_of(lengths), used_weights, ages)
+    queries[from_items] = points.queries(past[used], make_offsets(lengths), used_weights, ages)
     event_weights = None if weights is None else weights[events[eligible]]
     item_points, placed = midpoints(queries[eligible], new_items[eligible], count, space, event_weights)
     item_points[placed] = move_to_distance(item_points[placed], *surroundings, space)
     if not points.separate:
         return item_points, item_points, placed
     followers, lengths = _spans(after, np.minimum(ends, after + reach))
-    steps = np.arange(lengths.sum()) - np.repeat(offsets_of(lengths)[:-1], lengths)
+    steps = np.arange(lengths.sum()) - np.repeat(make_offsets(lengths)[:-1], lengths)
     if space.by_orders:
         steps = past_runs[followers] - np.repeat(runs[events], lengths) - 1
     decay = np.power(space.recency, steps.astype(np.float64))
@@ -181,7 +181,7 @@ def _place_by_events(
     return item_points, history_points, placed
 
 
-def _number_orders(histories: Histories, *, by_orders: bool) -> Integers:
+def _number_orders(histories: CustomerEvents, *, by_orders: bool) -> Integers:
     """Rising numbers of the orders of all events; every event is an order where orders are not known or not used."""
     numbers: Integers = np.arange(len(histories.item_rows))
     marks = histories.order_marks

@@ -14,12 +14,14 @@ from lorentzrec.data.arrays import spans_within
 from lorentzrec.data.interactions import Interactions
 from lorentzrec.errors import InputError
 from lorentzrec.geometry import FloatArray
-from lorentzrec.points.composing import AttributePoints
+from lorentzrec.points.attribute_points import AttributePoints
 from lorentzrec.points.memory import Memory
 from lorentzrec.points.repeats import Repeats
 from lorentzrec.points.scoring import Scorer
+from lorentzrec.points.similarity import Similarity
 from lorentzrec.points.space import Space
 from lorentzrec.points.topk import Rows
+from lorentzrec.points.trend import Trend
 
 BLOCK_BYTES = 16 * 2**20
 """Memory that one thread spends on the points of a block of histories."""
@@ -83,9 +85,15 @@ class Points:
     """Points of attributes, if the model was trained with any."""
     repeats: Repeats | None = None
     """What customers bought before, added to the scores; None if nothing of it is to be recommended again."""
+    trend: Trend | None = None
+    """What is popular now, and more popular than usual; None if the events have no clock that says it."""
+    similarity: Similarity | None = None
+    """Which items were bought by the same customers and together, for similar items; None: points alone find them."""
 
     def __post_init__(self) -> None:
         shape = self.item_points.shape if self.item_points.ndim == 2 else (len(self.item_points), 0)
+        if self.item_points.ndim == 2 and shape[1] <= self.space.hyperbolic:
+            raise InputError("the points of a model have no coordinates: give points of at least one dimension")
         shared = self.history_points is self.item_points
         object.__setattr__(self, "item_points", read_only("item_points", self.item_points, np.float32, shape))
         history_points = self.item_points if shared else self.history_points
@@ -95,6 +103,10 @@ class Points:
             raise InputError("the memory of a model has other items than the model: build it from its training data")
         if self.repeats is not None and self.repeats.item_count != len(self):
             raise InputError("the repeats of a model have other items than the model: train it again")
+        if self.trend is not None and self.trend.item_count != len(self):
+            raise InputError("the trend of a model has other items than the model: train it again")
+        if self.similarity is not None and self.similarity.item_count != len(self):
+            raise InputError("the similarity of a model has other items than the model: train it again")
         if self.attributes is not None and not self.attributes.fits(*shape):
             raise InputError("the attributes of a model do not fit its items and its points: train it again")
 
@@ -119,10 +131,22 @@ class Points:
     @cached_property
     def scorer(self) -> Scorer:
         """Ranks all items."""
-        return Scorer(self.item_points, self.space)
+        offsets = None if self.trend is None else self.trend.offsets
+        return Scorer(self.item_points, self.space, self.history_points, self.memory, item_offsets=offsets)
+
+    @cached_property
+    def popularity(self) -> NDArray[np.int64]:
+        """Numbers in the order of the popularity of items: by customers in the last days if there is a trend, then by
+        training events."""
+        if self.trend is None:
+            return self.item_counts
+        # Positions among distinct pairs, because a sum of both in one number would round.
+        pairs = np.stack([self.trend.recent.astype(np.int64), self.item_counts])
+        found: NDArray[np.int64] = np.unique(pairs, axis=1, return_inverse=True)[1].astype(np.int64).ravel()
+        return found
 
     def take(self, rows: Rows | Sequence[int]) -> Points:
-        """The points of some items with their attributes, without memory and repeats."""
+        """The points of some items with their attributes, without memory, repeats, trend and similarity."""
         item_points = self.item_points[rows]
         history_points = self.history_points[rows] if self.separate else item_points
         attributes = None if self.attributes is None else self.attributes.take(np.asarray(rows))

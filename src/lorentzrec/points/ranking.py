@@ -9,76 +9,41 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from lorentzrec.data.arrays import Booleans, mask_of
-from lorentzrec.data.vocabulary import UNKNOWN
+from lorentzrec.data.arrays import Booleans, make_mask
 from lorentzrec.geometry import FloatArray
-from lorentzrec.points.index import FEW_EXCLUDED, MOST_BOOSTED, MOST_CANDIDATES, Index, find_kind
+from lorentzrec.points.index import CANDIDATES_PER_ITEM, MOST_CANDIDATES, Index, find_kind
 from lorentzrec.points.memory import Boosts
+from lorentzrec.points.native import Answer, Bitmap, Question, pack
 from lorentzrec.points.points import History, Points
-from lorentzrec.points.scoring import GATHERED_SHARE, NO_ROWS, Ranked, Scorer
+from lorentzrec.points.scoring import NO_ROWS, Ranked, Scorer
 from lorentzrec.points.topk import Rows
 
-FEW_REMOVED = 50
-"""With an index: up to this many items that are not live are excluded like a history, which needs no bitmap."""
-REMOVED_SHARE = 16
-"""Without an index: up to one item in 16 that is not live is scored and excluded, which needs no copy of the others."""
+INDEXED_SHARE = 16
+"""If fewer than one item in 16 of an index is left by a filter, those that are left are ranked exactly."""
 
 
 class LiveSet:
-    """The items that may be recommended.
+    """The items that may be recommended."""
 
-    Where not all items are live, the points of those that are get packed once, so that nothing else is ever scored:
-    unless there is an index. If only a few items are not live, nothing is packed: these are excluded from every
-    ranking.
-    """
-
-    def __init__(self, points: Points, rows: Rows | None = None, *, indexed: bool = False) -> None:
-        """`rows`: of the live items, in rising order; None for all. `indexed`: whether an index finds candidates."""
-        self.removed: Rows = NO_ROWS
-        """Items to exclude."""
-        self.packed: Rows | None = None
-        """The row of each packed point; None if nothing is packed."""
-        self.mask: Booleans | None = None
-        """Which items are live, for an index; None if all are, but for those in `removed`."""
-        self.scorer = points.scorer
-        self._counts, self._rows, count = points.item_counts, rows, len(points)
-        if rows is None:
-            return
-        if count - len(rows) <= (FEW_REMOVED if indexed else count // REMOVED_SHARE):
-            self.removed = np.delete(np.arange(count), rows)
-        elif indexed:
-            self.mask = mask_of(rows, count)
-        else:
-            self.packed, self._positions = rows, np.full(count, UNKNOWN, np.int64)
-            self._positions[rows] = np.arange(len(rows))
-            self.scorer = Scorer(points.item_points[rows], points.space)
+    def __init__(self, points: Points, rows: Rows | None = None) -> None:
+        """`rows`: of the live items, in rising order; None for all."""
+        self._points, self._rows = points, rows
+        self.count = len(points) if rows is None else len(rows)
+        self.mask: Booleans | None = None if rows is None or self.count == len(points) else make_mask(rows, len(points))
+        """Which items are live; None if all are."""
+        self.bitmap: Bitmap | None = None if self.mask is None else pack(self.mask)
 
     @property
     def whole(self) -> bool:
         """Whether all items are live."""
-        return self._rows is None
+        return self.mask is None
 
     @cached_property
     def popular(self) -> Rows:
-        """The live items, those with the most training events first, ties by row."""
-        rows = np.arange(len(self._counts)) if self._rows is None else self._rows
-        popular: Rows = rows[np.argsort(-self._counts[rows], kind="stable")]
+        """The live items, the most popular ones first (see `Points.popularity`), ties by row."""
+        rows = np.arange(len(self._points)) if self._rows is None else self._rows
+        popular: Rows = rows[np.argsort(-self._points.popularity[rows], kind="stable")]
         return popular
-
-    def find_positions(self, rows: Rows) -> Rows:
-        """Rows as positions in the points of the `scorer`, without items that are not there."""
-        if self.packed is None:
-            return rows
-        positions = self._positions[rows]
-        known: Rows = positions[positions != UNKNOWN]
-        return known
-
-    def move_boosts(self, boosts: Boosts) -> Boosts:
-        """Boosts of rows as boosts of positions in the points of the `scorer`."""
-        if self.packed is None:
-            return boosts
-        positions = self._positions[boosts.items]
-        return boosts._replace(items=positions).where(positions != UNKNOWN)
 
 
 class NewPoints(NamedTuple):
@@ -91,21 +56,23 @@ class NewPoints(NamedTuple):
     """How many of them are there by events and not by PUT: these are the last."""
 
 
+_NOTHING = Answer(NO_ROWS, np.empty(0, np.float32), np.empty(0))
+
+
 class _NewScorer(NamedTuple):
     """New items of one origin that may be recommended."""
 
     rows: NDArray[np.int64]
     scorer: Scorer
 
-    def top(self, query: FloatArray | None, k: int, excluded: Rows, allowed: Rows | None, by_distance: bool) -> Ranked:
+    def top(self, query: FloatArray | None, k: int, excluded: Rows, allowed: Rows | None) -> Ranked:
         never = np.isin(self.rows, excluded)
         if allowed is not None:
             never |= ~np.isin(self.rows, allowed)
         if query is None:
             rows = self.rows[~never]
             return rows, np.zeros(len(rows), np.float32)
-        scorer = self.scorer.nearest if by_distance else self.scorer
-        positions, scores = scorer.top(query, k, np.flatnonzero(never))
+        positions, scores = self.scorer.top(query, k, np.flatnonzero(never))
         return self.rows[positions], scores
 
 
@@ -125,10 +92,12 @@ class Ranker:
         live: LiveSet | None = None,
         new: NewPoints | None = None,
     ) -> None:
-        self.points, self.index, self.new = points, index, new
+        offsets = points.scorer.item_offsets
+        self.points, self.index, self.new = points, None if index is None else index.raise_by(offsets), new
         self.live = LiveSet(points) if live is None else live
         self.memory = points.memory if points.memory is not None and points.memory.weight > 0 else None
         self.repeats = points.repeats
+        self._scorer = points.scorer if new is None else points.scorer.with_new_histories(new.points.history_points)
         self._new: tuple[_NewScorer, ...] = ()
         if new is not None:
             eligible, first = np.flatnonzero(new.live), len(new.live) - new.by_events
@@ -211,7 +180,7 @@ class Ranker:
 
         histories, offsets, weights, times: of the queries, for boosts; see `Points.queries`.
         """
-        scores = self.points.scorer.linear_scores(queries)
+        scores = self.points.scorer.ordered_scores(queries)
         boosts = self._boosts(histories, offsets, weights, times)
         if boosts is not None:
             self.points.scorer.add_boosts(scores, queries, boosts)
@@ -219,71 +188,68 @@ class Ranker:
 
     def top(
         self,
-        query: FloatArray,
+        query: FloatArray | None,
         k: int,
         excluded: Rows = NO_ROWS,
         allowed: Rows | None = None,
         history: History | None = None,
         *,
-        by_distance: bool = False,
         event_limit: int = 0,
     ) -> Ranked:
         """The rows and scores of the best `k` items, or of all that are left; best first, ties by row.
 
-        history: what memory and repeats add boosts for. by_distance: rank by the distance from the query, without
-        boosts. event_limit: the largest number of new items by events among them.
+        query: None for the midpoint of the history. history: what memory and repeats add boosts for. event_limit: the
+        largest number of new items by events among them.
         """
-        live, boosts = self.live, None if by_distance else self.boosts(history)
-        scorer = live.scorer.nearest if by_distance else live.scorer
-        never, among = self._known(excluded), None if allowed is None else self._known(allowed)
-        if len(live.removed):
-            never = np.concatenate([never, live.removed])
-        if self.index is None:
-            among = None if among is None else live.find_positions(among)
-            moved = None if boosts is None else live.move_boosts(boosts)
-            rows, scores = scorer.top(query, k, live.find_positions(never), among, moved)
-            if live.packed is not None:
-                rows = live.packed[rows].astype(np.int64)
-        else:
-            rows, scores = self._search(self.index, scorer, query, k, never, among, boosts)
+        scorer = self._scorer
+        asked = Question(
+            k,
+            None if query is None else np.ascontiguousarray(query, np.float64),
+            excluded=np.ascontiguousarray(excluded, np.int64) if len(excluded) else None,
+            raised=True,
+        )
+        asked = self.add_history(asked, history)
+        eligible, left = self.live.bitmap, self.live.count
+        if allowed is not None:
+            mask = make_mask(self._known(allowed), len(self.points))
+            eligible = pack(mask) if eligible is None else pack(mask) & eligible
+            left = int(np.bitwise_count(eligible).sum())
+        asked = asked._replace(eligible=eligible)
+        index, found = self.index, None
+        pays = index is not None and k <= MOST_CANDIDATES and left * INDEXED_SHARE >= index.count
+        if index is not None and pays and index.kind is find_kind(scorer.space):
+            probes = index.lists_for(k, left / index.count)
+            found = scorer.rank(asked._replace(lists=index.lists, probes=probes, wanted=CANDIDATES_PER_ITEM * k))
+        rows, scores, point = found or scorer.rank(asked) or _NOTHING
         if not self._new:
             return rows, scores
-        new = self.top_new(query, k, event_limit, excluded, allowed, by_distance=by_distance)
+        new = self.top_new(point, k, event_limit, excluded, allowed)
         rows, scores = np.concatenate([rows, new[0]]), np.concatenate([scores, new[1]])
         order = np.argsort(-scores, kind="stable")[:k]
         return rows[order], scores[order]
 
-    def _search(
-        self,
-        index: Index,
-        scorer: Scorer,
-        query: FloatArray,
-        k: int,
-        excluded: Rows,
-        allowed: Rows | None,
-        boosts: Boosts | None,
-    ) -> Ranked:
-        """`top` among candidates of the index, or among all items where that is faster."""
-        count, permitted, few_excluded = len(self.points), self.live.mask, excluded
-        if allowed is not None:
-            permitted = mask_of(allowed, count)
-            if self.live.mask is not None:
-                permitted &= self.live.mask
-        if len(excluded) > FEW_EXCLUDED:
-            permitted = np.ones(count, bool) if permitted is None else permitted.copy()
-            permitted[excluded] = False
-            few_excluded = excluded[:0]
-        left = count if permitted is None else int(np.count_nonzero(permitted))
-        if index.kind is find_kind(scorer.space) and k <= MOST_CANDIDATES and left * GATHERED_SHARE >= count:
-            rows = index.candidates(query, k, permitted, len(few_excluded))
-            rows = rows[~np.isin(rows, few_excluded)]
-            if len(rows) >= k:
-                if boosts is not None:
-                    boosts = boosts.among(None, excluded).strongest(MOST_BOOSTED)
-                    boosts = boosts if permitted is None else boosts.where(permitted[boosts.items])
-                    rows = np.union1d(rows, boosts.items)
-                return scorer.best(query, k, rows, boosts)
-        return scorer.top(query, k, few_excluded, None if permitted is None else np.flatnonzero(permitted), boosts)
+    def add_history(self, asked: Question, history: History | None) -> Question:
+        """The question with the midpoint of a history, if it has no query, and with what boosts items."""
+        if history is None:
+            return asked
+        if asked.query is None:
+            weights = self.points.space.recency_weights(len(history.items), history.weights, history.order_ages)
+            items = np.ascontiguousarray(history.items, np.int64)
+            asked = asked._replace(history=items, weights=np.ascontiguousarray(weights, np.float64))
+        if self.memory is None and self.repeats is None:
+            return asked
+        if self.new is not None:
+            history = history.where(history.items < len(self.points))
+        if self.memory is not None:
+            known = np.ascontiguousarray(history.items, np.int64)
+            shares = self.memory.item_weights(np.arange(len(known))[::-1], history.weights)
+            asked = asked._replace(known=known, shares=np.ascontiguousarray(shares, np.float64))
+        if self.repeats is not None and len(history.items):
+            offsets = np.array([0, len(history.items)])
+            repeats = self.repeats.boosts(history.items, offsets, history.weights, history.times)
+            items, values = repeats.items.astype(np.int64, copy=False), np.ascontiguousarray(repeats.values, np.float64)
+            asked = asked._replace(repeated=items, repeated_boosts=values)
+        return asked
 
     def top_many(
         self,
@@ -293,17 +259,27 @@ class Ranker:
         allowed: Rows | None = None,
         threads: int | None = None,
         histories: Sequence[History | None] | None = None,
-        *,
-        by_distance: bool = False,
+        midpoints: Sequence[bool] | None = None,
     ) -> list[Ranked]:
         """`top` for each row of `queries`, among all items and without an index, on all cores and in bounded memory.
 
-        `excluded` and `histories` have one entry per query.
+        `excluded`, `histories` and `midpoints` have one entry per query. midpoints: which queries are the midpoint of
+        their history, which is then computed as in `top`.
         """
-        scorer = self.points.scorer.nearest if by_distance else self.points.scorer
-        if histories is None or by_distance:
-            return scorer.top_many(queries, k, excluded, allowed, threads)
-        return scorer.top_many(queries, k, excluded, allowed, threads, lambda query: self.boosts(histories[query]))
+        scorer = self.points.scorer
+        eligible = None if allowed is None else pack(make_mask(allowed, len(self.points)))
+
+        def ask(number: int) -> Question:
+            out = excluded[number]
+            asked = Question(k, eligible=eligible, raised=True)
+            if out is not None and len(out):
+                asked = asked._replace(excluded=np.ascontiguousarray(out, np.int64))
+            history = None if histories is None else histories[number]
+            if midpoints is None or not midpoints[number]:
+                asked = asked._replace(query=np.ascontiguousarray(queries[number], np.float64))
+            return self.add_history(asked, history)
+
+        return [(found.rows, found.scores) for found in scorer.rank_many(queries, ask, threads)]
 
     def top_new(
         self,
@@ -312,8 +288,6 @@ class Ranker:
         event_limit: int,
         excluded: Rows,
         allowed: Rows | None,
-        *,
-        by_distance: bool = False,
     ) -> Ranked:
         """The best `k` new items by PUT and the best `event_limit` by events that may be recommended, best first;
         without a query all of them, with score 0."""
@@ -322,16 +296,18 @@ class Ranker:
         if allowed is not None:  # which may be most of the items
             allowed = allowed[allowed >= len(self.points)]
         limits = zip(self._new, (k, event_limit), strict=True)
-        found = [new.top(query, limit, excluded, allowed, by_distance) for new, limit in limits]
+        found = [new.top(query, limit, excluded, allowed) for new, limit in limits]
         rows, scores = (np.concatenate(column) for column in zip(*found, strict=True))
         order = np.argsort(-scores, kind="stable")
         return rows[order], scores[order]
 
     def popular(self, k: int, excluded: Rows, allowed: Rows | None) -> Ranked:
-        """The `k` live items with the most events in training, scored by that number; ties by row."""
-        rows, counts = self.live.popular, self.points.item_counts
+        """The `k` most popular live items, ties by row; scored by their customers in the last days if there is a trend,
+        and else by their events in training."""
+        rows, trend = self.live.popular, self.points.trend
+        counts = self.points.item_counts if trend is None else trend.recent
         if allowed is not None:
-            rows = rows[mask_of(self._known(allowed), len(counts))[rows]]
+            rows = rows[make_mask(self._known(allowed), len(counts))[rows]]
         rows = rows[: k + len(excluded)]
         best = rows[~np.isin(rows, excluded)][:k].astype(np.int64)
         return best, counts[best].astype(np.float32)

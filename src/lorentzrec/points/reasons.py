@@ -15,6 +15,7 @@ With a memory, v has a boost b as well, of which the item has the share w_i B_iv
 by what points and memory add to the score of v: its difference to the score of c, if positive, and b. The kind of
 the reason is the larger of the two.
 
+With a trend, an item that is more popular than usual is a reason for itself, with the share of the trend in the score.
 With repeats, an item that the customer bought before is a reason for itself, and the first one: repeats have a part of
 their own in the score.
 """
@@ -52,10 +53,12 @@ class ReasonKind(StrEnum):
     """The recommended item is often bought by the same customers; for events without an order."""
     BOUGHT_BEFORE = "bought_before"
     """The customer bought the recommended item before."""
+    TRENDING = "trending"
+    """The recommended item is more popular than usual."""
 
 
 class Reason(NamedTuple):
-    """An item of the history that contributes to a recommendation."""
+    """An item of the history that contributes to a recommendation; the recommended item itself if it is trending."""
 
     item: Id
     share: float
@@ -80,13 +83,15 @@ class Shares(NamedTuple):
     items: Rows
     """The distinct items of the history."""
     shares: FloatArray
-    """(recommended, items): each line adds up to 1, or is all 0."""
+    """(recommended, items): each line and the share of the trend add up to 1, or all are 0."""
     remembered: NDArray[np.bool_]
     """Where most of a share comes from the memory, and not from the points."""
     repeated: NDArray[np.bool_]
     """Where the item of the history is the recommended one, and has a boost for it."""
     counts: Rows
     """How often the customer bought each of the items."""
+    trends: FloatArray
+    """The share of the trend of each recommended item."""
 
 
 def strongest_reasons(ranker: Ranker, history: History, recommended: Rows) -> list[list[Contribution]]:
@@ -97,7 +102,7 @@ def strongest_reasons(ranker: Ranker, history: History, recommended: Rows) -> li
     if len(recommended) > size:
         first, others = recommended[:size], recommended[size:]
         return strongest_reasons(ranker, history, first) + strongest_reasons(ranker, history, others)
-    items, shares, remembered, repeated, counts = shares_of(ranker, history, recommended)
+    items, shares, remembered, repeated, counts, trends = find_shares(ranker, history, recommended)
     memory = ranker.memory
     often = ReasonKind.OFTEN_AFTER if memory is None or memory.ordered else ReasonKind.OFTEN_WITH
     best = np.argsort(-(shares + repeated), axis=1, kind="stable")[:, :REASONS_SHOWN]
@@ -108,13 +113,19 @@ def strongest_reasons(ranker: Ranker, history: History, recommended: Rows) -> li
             return Contribution(item, share, ReasonKind.BOUGHT_BEFORE, int(counts[index]))
         return Contribution(item, share, often if remembered[row, index] else ReasonKind.NEAR)
 
-    return [
-        [describe(row, index) for index in strongest if shares[row, index] > 0]
-        for row, strongest in enumerate(best.tolist())
-    ]
+    found = []
+    for row, (strongest, item, trend) in enumerate(
+        zip(best.tolist(), recommended.tolist(), trends.tolist(), strict=True)
+    ):
+        reasons = [describe(row, index) for index in strongest if shares[row, index] > 0]
+        if trend > 0:
+            later = sum(reason.share >= trend or reason.kind is ReasonKind.BOUGHT_BEFORE for reason in reasons)
+            reasons.insert(later, Contribution(item, trend, ReasonKind.TRENDING))
+        found.append(reasons[:REASONS_SHOWN])
+    return found
 
 
-def shares_of(ranker: Ranker, given: History, recommended: Rows) -> Shares:
+def find_shares(ranker: Ranker, given: History, recommended: Rows) -> Shares:
     """What the items of a history contribute to `recommended`."""
     history, event_weights, times, order_ages = given
     centre, space = ranker.points.centre, ranker.points.space
@@ -134,8 +145,12 @@ def shares_of(ranker: Ranker, given: History, recommended: Rows) -> Shares:
     by_points = np.divide(positive, total, out=positive, where=total > 0)
     bought = np.bincount(index, None if times is None else ~np.isnan(times), len(distinct)).astype(np.int64)
     neither = np.zeros(by_points.shape, bool)
-    if ranker.memory is None and ranker.repeats is None:
-        return Shares(distinct, by_points, neither, neither, bought)
+    offsets, trend = ranker.points.scorer.item_offsets, np.zeros((len(recommended), 1))
+    if offsets is not None:
+        known = recommended < len(offsets)  # new items have no trend
+        trend[known, 0] = np.maximum(offsets[recommended[known]], 0)
+    if ranker.memory is None and ranker.repeats is None and offsets is None:
+        return Shares(distinct, by_points, neither, neither, bought, trend[:, 0])
     boosts = ranker.boosts(given)
     boost, added = (np.zeros((len(recommended), 1)) for _ in range(2))
     if boosts is not None and len(boosts.items):
@@ -148,13 +163,16 @@ def shares_of(ranker: Ranker, given: History, recommended: Rows) -> Shares:
     query = ranker.query(*given.for_query)
     gain = np.maximum(space.score_points(query, items) - space.score_points(query, centre), 0)[:, None]
     gain[total == 0] = 0
-    both = boost + gain
-    part, own = (np.divide(value, both, out=np.zeros_like(boost), where=both > 0) for value in (boost - added, added))
-    by_points *= 1 - (part + own)
+    total_gain = boost + gain + trend
+    part, own, trending = (
+        np.divide(value, total_gain, out=np.zeros_like(boost), where=total_gain > 0)
+        for value in (boost - added, added, trend)
+    )
+    by_points *= 1 - (part + own + trending)
     repeated = (recommended[:, None] == distinct) & (added > 0)
     by_memory = part * _shares_of_memory(ranker, distinct, index, given, recommended)
     shares = by_points + by_memory + own * repeated
-    return Shares(distinct, shares, by_memory > by_points, repeated, bought)
+    return Shares(distinct, shares, by_memory > by_points, repeated, bought, trending[:, 0])
 
 
 def _shares_of_memory(ranker: Ranker, distinct: Rows, index: Rows, given: History, recommended: Rows) -> FloatArray:

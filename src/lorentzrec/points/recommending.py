@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from dataclasses import replace
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,15 +16,18 @@ from numpy.typing import NDArray
 from lorentzrec.data.vocabulary import UNKNOWN
 from lorentzrec.geometry import FloatArray
 from lorentzrec.points.diversity import diversify, pool_size
-from lorentzrec.points.fallbacks import Cause, Fallback, history_fallbacks
+from lorentzrec.points.fallbacks import Cause, Fallback, FallbackKind, history_fallbacks
 from lorentzrec.points.points import History
 from lorentzrec.points.ranking import Ranker
 from lorentzrec.points.reasons import Contribution, strongest_reasons
+from lorentzrec.points.rules import Quota, RowRules, RuledRanking
 from lorentzrec.points.scoring import NO_ROWS, Ranked
 from lorentzrec.points.topk import Rows
 
 EXPLORED = 1_000
 """New items that are drawn from in one query: the best ones, or all if there is no query."""
+_NO_RULE = -1
+"""The number of a limit that is no rule of the shop."""
 
 
 class RowQuery(NamedTuple):
@@ -57,8 +61,6 @@ class RowOptions(NamedTuple):
     diversity: float = 0.0
     """Has no effect on popular items, which are meant to be just that."""
     reasons: bool = False
-    by_distance: bool = False
-    """Rank by the distance from the point of the query."""
     explore: float = 0.0
     """The share of the list for new items."""
     seed: int | None = None
@@ -71,6 +73,8 @@ class RowOptions(NamedTuple):
     """The model has points of customers, so that the midpoint of a history is a fallback."""
     id_type: str | None = None
     """See `Fallback`."""
+    rules: RowRules | None = None
+    """The rules of the shop that are in force."""
 
 
 class RowResult(NamedTuple):
@@ -81,6 +85,30 @@ class RowResult(NamedTuple):
     reasons: list[list[Contribution]] | None
     """For each item; None unless requested."""
     fallbacks: tuple[Fallback, ...]
+    rules: tuple[int, ...] = ()
+    """The rules that acted, by number."""
+
+
+class RankedQuery(Protocol):
+    """What a list is made from: a history, or an item that others are similar to."""
+
+    @property
+    def fallbacks(self) -> tuple[Fallback, ...]: ...
+
+    @property
+    def informed(self) -> bool:
+        """Whether something is known of the query; if not, it ranks popular items."""
+        ...
+
+    def rank(self, ranker: Ranker, count: int, allowed: Rows | None, event_limit: int) -> Ranked:
+        """The best `count` items. event_limit: the largest number of new items by events among them."""
+        ...
+
+    def rank_new(self, ranker: Ranker, count: int, allowed: Rows | None) -> Ranked:
+        """The best new items, `count` of those by PUT at most; in any order if nothing is known of the query."""
+        ...
+
+    def find_reasons(self, ranker: Ranker, rows: Rows) -> list[list[Contribution]]: ...
 
 
 class _Prepared(NamedTuple):
@@ -88,11 +116,31 @@ class _Prepared(NamedTuple):
 
     history: History
     point: FloatArray | None
-    """None: recommend popular items."""
+    """None: the midpoint of the history."""
     excluded: Rows
     fallbacks: tuple[Fallback, ...]
-    explained: bool
-    """Whether items of the history can be reasons."""
+
+    @property
+    def informed(self) -> bool:
+        """Whether anything is known of the customer; if not, popular items are recommended."""
+        return self.point is not None or len(self.history.items) > 0
+
+    def locate(self, ranker: Ranker) -> FloatArray:
+        """The point of an informed query."""
+        return ranker.query(*self.history.for_query) if self.point is None else self.point
+
+    def rank(self, ranker: Ranker, count: int, allowed: Rows | None, event_limit: int) -> Ranked:
+        if not self.informed:
+            return ranker.popular(count, self.excluded, allowed)
+        return ranker.top(self.point, count, self.excluded, allowed, self.history, event_limit=event_limit)
+
+    def rank_new(self, ranker: Ranker, count: int, allowed: Rows | None) -> Ranked:
+        point = self.locate(ranker) if self.informed else None
+        return ranker.top_new(point, count, EXPLORED, self.excluded, allowed)
+
+    def find_reasons(self, ranker: Ranker, rows: Rows) -> list[list[Contribution]]:
+        explained = self.informed and self.point is None
+        return strongest_reasons(ranker, self.history, rows) if explained else [[] for _ in rows]
 
 
 def recommend_rows(
@@ -103,34 +151,41 @@ def recommend_rows(
     Many queries are ranked together, on all cores, if all items of the ranker are live and none is new.
     """
     prepared = [_prepare(ranker, query, options) for query in queries]
-    size = pool_size(options.k, options.diversity)
-    informed = [query for query in prepared if query.point is not None]
-    if len(informed) == 1 or not ranker.whole:
-        ranked = [
-            ranker.top(
-                query.point,
-                size,
-                query.excluded,
-                options.allowed,
-                query.history,
-                by_distance=options.by_distance,
-                event_limit=options.event_limit,
-            )
-            for query in informed
-            if query.point is not None
-        ]
-    else:
-        ranked = ranker.top_many(
-            np.array([query.point for query in informed]).reshape(-1, ranker.points.item_points.shape[1]),
-            size,
-            [query.excluded for query in informed],
-            options.allowed,
-            threads,
-            [query.history for query in informed],
-            by_distance=options.by_distance,
-        )
+    informed = [query for query in prepared if query.informed]
+    if options.rules is not None or len(informed) == 1 or not ranker.whole:
+        return [make_list(ranker, query, options) for query in prepared]
+    ranked = ranker.top_many(
+        np.array([query.locate(ranker) for query in informed]).reshape(-1, ranker.points.item_points.shape[1]),
+        pool_size(options.k, options.diversity),
+        [query.excluded for query in informed],
+        options.allowed,
+        threads,
+        [query.history for query in informed],
+        [query.point is None for query in informed],
+    )
     found = iter(ranked)
-    return [_complete(ranker, query, None if query.point is None else next(found), options) for query in prepared]
+    return [
+        _complete(ranker, query, next(found), options) if query.informed else make_list(ranker, query, options)
+        for query in prepared
+    ]
+
+
+def make_list(ranker: Ranker, query: RankedQuery, options: RowOptions) -> RowResult:
+    """The list of one query, under the rules of the shop if there are any."""
+    if options.rules is None:
+        size = pool_size(options.k, options.diversity) if query.informed else options.k
+        return _complete(ranker, query, query.rank(ranker, size, options.allowed, options.event_limit), options)
+
+    def rank(count: int, allowed: Rows | None) -> Ranked:
+        return query.rank(ranker, count, allowed, count)
+
+    # The limit on new items by events is one on the list, not on the ranking that rules start from.
+    quotas = []
+    if ranker.new is not None and ranker.new.by_events:
+        first = _first_by_events(ranker)
+        quotas = [Quota(_NO_RULE, options.event_limit, lambda row: 0 if row >= first else UNKNOWN)]
+    ruled = RuledRanking(rank, options.rules, options.k, options.allowed, quotas)
+    return _complete(ranker, query, ruled.first(pool_size(options.k, options.diversity)), options, ruled)
 
 
 def _prepare(ranker: Ranker, query: RowQuery, options: RowOptions) -> _Prepared:
@@ -142,54 +197,66 @@ def _prepare(ranker: Ranker, query: RowQuery, options: RowOptions) -> _Prepared:
     excluded, seen = options.excluded, history.items
     if options.exclude_seen is False:
         seen = NO_ROWS
-    elif options.exclude_seen is None and ranker.repeats is not None and not options.by_distance:
+    elif options.exclude_seen is None and ranker.repeats is not None:
         seen = NO_ROWS if history.times is None else seen[np.isnan(history.times)]
     if len(seen):
         excluded = np.concatenate([excluded, seen]) if len(excluded) else seen
     if query.point is not None:
-        return _Prepared(history, query.point, excluded, options.fallbacks, explained=False)
+        return _Prepared(history, query.point, excluded, options.fallbacks)
     fallbacks: tuple[Fallback, ...] = (Fallback(query.empty),)
     if total:
         fallbacks = history_fallbacks(total, unknown, midpoint=options.with_user_points, id_type=options.id_type)
-    point = ranker.query(*history.for_query) if len(history.items) else None
-    return _Prepared(history, point, excluded, fallbacks + options.fallbacks, explained=point is not None)
+    if (trend := ranker.points.trend) is not None:
+        fallbacks = tuple(
+            replace(one, days=trend.days) if one.kind is FallbackKind.POPULAR else one for one in fallbacks
+        )
+    return _Prepared(history, None, excluded, fallbacks + options.fallbacks)
 
 
-def _complete(ranker: Ranker, query: _Prepared, ranked: Ranked | None, options: RowOptions) -> RowResult:
-    """The result of a query from its best items; None: from the popular ones."""
+def _complete(
+    ranker: Ranker, query: RankedQuery, ranked: Ranked, options: RowOptions, ruled: RuledRanking | None = None
+) -> RowResult:
+    """The result of a query from its best items, or from the popular ones. `ruled`: their ranking under rules."""
     k, allowed = options.k, options.allowed
-    if ranked is None:
-        rows, scores = ranker.popular(k, query.excluded, allowed)
-    else:
-        rows, scores = ranked
-        if options.diversity:
-            chosen = diversify(ranker, rows, scores, k, options.diversity)
-            rows, scores = rows[chosen], scores[chosen]
+    rows, scores = ranked
+    if options.diversity and query.informed:
+        chosen = diversify(ranker, rows, scores, k, options.diversity)
+        rows, scores = rows[chosen], scores[chosen]
     if options.explore and ranker.new is not None:
         random = np.random.default_rng(options.seed)
-        new, new_scores = ranker.top_new(
-            query.point, max(k, EXPLORED), EXPLORED, query.excluded, allowed, by_distance=options.by_distance
-        )
-        if query.point is None:
+        new, new_scores = query.rank_new(ranker, max(k, EXPLORED), allowed)
+        if options.rules is not None:
+            shown = options.rules.may_be_shown(new)
+            new, new_scores = new[shown], new_scores[shown]
+        if not query.informed:
             new = random.permutation(new)
-        first = len(ranker.points) + len(ranker.new.live) - ranker.new.by_events
-        limits = first, options.event_limit
-        rows, scores = explore((rows, scores), (new, new_scores), k, options.explore, random, limits)
+        limits = _first_by_events(ranker), options.event_limit
+        rows, scores = explore((rows[:k], scores[:k]), (new, new_scores), k, options.explore, random, limits)
+    acted: tuple[int, ...] = ()
+    if ruled is not None:
+        rows, scores = ruled.arrange((rows, scores))
+        acted = tuple(number for number in ruled.acted if number != _NO_RULE)
     fallbacks = query.fallbacks
     if not len(rows):
-        fallbacks += (_explain_none(ranker.live_rows(new=query.point is not None), allowed),)
-    reasons = None
-    if options.reasons:
-        reasons = strongest_reasons(ranker, query.history, rows) if query.explained else [[] for _ in rows]
-    return RowResult(rows, scores, reasons, fallbacks)
+        fallbacks += (_explain_none(ranker.live_rows(new=query.informed), allowed, options.rules),)
+    reasons = query.find_reasons(ranker, rows) if options.reasons else None
+    return RowResult(rows, scores, reasons, fallbacks, acted)
 
 
-def _explain_none(live: Rows, allowed: Rows | None) -> Fallback:
+def _first_by_events(ranker: Ranker) -> int:
+    """The first row of the new items by events."""
+    return len(ranker.points) + (0 if ranker.new is None else len(ranker.new.live) - ranker.new.by_events)
+
+
+def _explain_none(live: Rows, allowed: Rows | None, rules: RowRules | None) -> Fallback:
     """Why nothing was found. `live`: the rows that may be recommended; `allowed`: those that were requested."""
     if not len(live):
         return Fallback(Cause.NOTHING_LIVE)
     if allowed is not None and not np.isin(live, allowed).any():
         return Fallback(Cause.NOTHING_ALLOWED)
+    left = live if allowed is None else np.intersect1d(live, allowed)
+    if rules is not None and not rules.may_be_shown(left).any():
+        return Fallback(Cause.NOTHING_BY_RULES)
     return Fallback(Cause.ALL_EXCLUDED)
 
 

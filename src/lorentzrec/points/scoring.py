@@ -2,26 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from copy import copy
 from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
 from lorentzrec.base.threads import available_cores, thread_pool
+from lorentzrec.data.arrays import make_mask
+from lorentzrec.errors import InputError
 from lorentzrec.geometry import FloatArray, euclidean
-from lorentzrec.points.memory import Boosts, contains
+from lorentzrec.points.memory import SHARPNESS, Boosts, Memory
+from lorentzrec.points.native import NO_MIDPOINT, Answer, Catalogue, Question, pack, rank
 from lorentzrec.points.space import Space
-from lorentzrec.points.topk import Rows, contenders
+from lorentzrec.points.topk import Rows
 
 BLOCK_BYTES = 16 * 2**20
 """Memory that one thread spends on the scores of a block of queries."""
 FARTHEST = 100.0
 """No two points of the hyperboloid have a larger distance in float32, where products of coordinates are finite."""
-GATHERED_SHARE = 16
-"""If fewer than one item in 16 is allowed, only the points of the allowed items are gathered and scored."""
-SMALL_SHARE = 0.1
-"""Most boosts come from sums below this fraction of the largest sum."""
 NO_ROWS: NDArray[np.int64] = np.empty(0, np.int64)
 
 Ranked = tuple[NDArray[np.int64], NDArray[np.float32]]
@@ -31,20 +31,33 @@ Ranked = tuple[NDArray[np.int64], NDArray[np.float32]]
 class Scorer:
     """Ranks points by their scores for a query.
 
-    All four scores have the order of a plain inner product, at most with a constant per item, so one float32 matrix
-    product finds the contenders. Its rounding could still swap near neighbours, so all within the error bound of rank k
-    are scored again in float64, and that score decides. The ranking is therefore exact, and depends neither on threads
-    nor on how queries are grouped.
+    All four scores have the order of a plain inner product, at most with a constant per item, so products in single
+    precision find the contenders. Their rounding could still swap near neighbours, so all within the error bound of
+    rank k are scored again in double precision, and that score decides. The ranking is therefore exact, and depends
+    neither on threads nor on how queries are grouped.
 
-    With boosts, which are never negative, the best k are among the best k by points and the boosted items.
+    With offsets of items, scores in single precision have the offsets, too. With boosts, which are never negative, the
+    best k are among the best k without boosts and the boosted items.
     """
 
-    def __init__(self, item_points: NDArray[np.float32], space: Space) -> None:
+    def __init__(
+        self,
+        item_points: NDArray[np.float32],
+        space: Space,
+        history_points: NDArray[np.float32] | None = None,
+        memory: Memory | None = None,
+        new_histories: NDArray[np.float32] | None = None,
+        item_offsets: NDArray[np.float32] | None = None,
+    ) -> None:
+        """history_points: what histories are made of; by default the same points. new_histories: those of rows after
+        the last item. item_offsets: what is added to the score of each item, for a trend."""
         self.item_points, self.space = np.ascontiguousarray(item_points, np.float32), space
+        self._history_points, self._memory, self._new_histories = history_points, memory, new_histories
+        self.item_offsets = item_offsets
         squared_norms = np.einsum("ij,ij->i", self.item_points, self.item_points)
         self._longest = float(np.sqrt(squared_norms.max(initial=0)))
         # -|u - v|^2 / 2 = u . v - |v|^2 / 2 - |u|^2 / 2, and the last term is the same for all items.
-        self._offsets = squared_norms / 2 if space.by_distance and not space.hyperbolic else None
+        self._half_squares = squared_norms / 2 if space.by_distance and not space.hyperbolic else None
 
     @property
     def nearest(self) -> Scorer:
@@ -55,6 +68,30 @@ class Scorer:
     @cached_property
     def _nearest(self) -> Scorer:
         return Scorer(self.item_points, self.space._replace(score="distance"))
+
+    @cached_property
+    def catalogue(self) -> Catalogue:
+        """The points as the compiled ranking reads them."""
+        histories, memory = self._history_points, self._memory
+        return Catalogue(
+            self.item_points,
+            self.item_points if histories is None else np.ascontiguousarray(histories, np.float32),
+            hyperbolic=self.space.hyperbolic,
+            memory=None if memory is None else (memory.offsets, memory.columns, memory.values),
+            ordered=memory is None or memory.ordered,
+            memory_weight=0.0 if memory is None else memory.weight,
+            sharpness=SHARPNESS,
+            longest=self._longest,
+            new_histories=self._new_histories,
+            item_offsets=self.item_offsets,
+        )
+
+    def with_new_histories(self, points: NDArray[np.float32]) -> Scorer:
+        """The same for histories that also contain new items, whose rows follow those of the others. This is cheap."""
+        found = copy(self)
+        found.__dict__.pop("catalogue", None)
+        found._new_histories = np.ascontiguousarray(points, np.float32)
+        return found
 
     def linear_scores(self, queries: FloatArray, rows: Rows | slice | None = None) -> NDArray[np.float32]:
         """Numbers in the order of the scores, up to rounding, of all items for each row of `queries`; one product.
@@ -67,134 +104,88 @@ class Scorer:
         points = self.item_points if rows is None else self.item_points[rows]
         # One query is not for BLAS: einsum reads a large catalogue twice as fast, and has no threads to fight with.
         scores = np.einsum("ij,j->i", points, signed[0])[None] if len(signed) == 1 else signed @ points.T
-        if self._offsets is not None:
-            scores -= self._offsets if rows is None else self._offsets[rows]
+        if self._half_squares is not None:
+            scores -= self._half_squares if rows is None else self._half_squares[rows]
+        return scores
+
+    def ordered_scores(self, queries: FloatArray, rows: Rows | slice | None = None) -> NDArray[np.float32]:
+        """`linear_scores`, or with offsets of items the scores themselves: numbers in the order of the scores."""
+        scores = self.linear_scores(queries, rows)
+        if self.item_offsets is not None:
+            for start in range(0, len(scores), part := max(1, BLOCK_BYTES // (8 * max(1, scores.shape[1])))):
+                block = scores[start : start + part]
+                block[...] = self.to_scores(block, euclidean.squared_norm(queries[start : start + part])[:, None])
+            scores += self.item_offsets if rows is None else self.item_offsets[rows]
         return scores
 
     def exact_scores(self, query: FloatArray, rows: Rows) -> FloatArray:
-        """The scores of some items, in float64 and stable for near points; without boosts."""
+        """The scores of some items by points alone, in float64 and stable for near points."""
         return self.space.score_points(query, self.space.precise(self.item_points[rows]))
 
     def add_boosts(self, scores: NDArray[np.float32], queries: FloatArray, boosts: Boosts) -> None:
-        """Raise `linear_scores`, in place, so that they are in the order of the boosted scores."""
-        cells = boosts.places, boosts.items
-        squares = euclidean.squared_norm(queries)[boosts.places]
-        scores[cells] = self._linear_of(self._scores_of(scores[cells], squares) + boosts.values, squares)
+        """Raise `ordered_scores`, in place, so that they are in the order of the boosted scores."""
+        cells = boosts.history_indices, boosts.items
+        if self.item_offsets is not None:
+            scores[cells] += boosts.values
+            return
+        squares = euclidean.squared_norm(queries)[boosts.history_indices]
+        scores[cells] = self.to_linear(self.to_scores(scores[cells], squares) + boosts.values, squares)
 
-    def top(
-        self,
-        query: FloatArray,
-        k: int,
-        excluded: Rows | None = None,
-        allowed: Rows | None = None,
-        boosts: Boosts | None = None,
-    ) -> Ranked:
-        """The rows and scores of the best `k` items, or of all that are left; best first, ties by row.
-
-        boosts: those of the history; without them, points alone decide.
-        """
-        if allowed is not None and len(allowed) * GATHERED_SHARE < len(self.item_points):
-            rows = np.setdiff1d(allowed, NO_ROWS if excluded is None else excluded).astype(np.int64)
-            scores = self.linear_scores(query[None], rows)[0]
-            best = contenders(scores, k, slack=self._slack(query))
-            if boosts is None:
-                return self.best(query, k, rows[best])
-            boosts = boosts.among(rows)
-            boosted = np.searchsorted(rows, boosts.items)
-            return self.best(query, k, rows[self._with_boosted(query, k, best, scores, boosted, boosts)], boosts)
-        return self._top_of(query, k, self.linear_scores(query[None])[0], excluded, allowed, boosts)
-
-    def _top_of(
-        self,
-        query: FloatArray,
-        k: int,
-        scores: NDArray[np.float32],
-        excluded: Rows | None,
-        allowed: Rows | None,
-        boosts: Boosts | None,
-    ) -> Ranked:
-        """`top`, from the linear scores of all items, which are overwritten."""
-        rows = contenders(scores, k, excluded, allowed, self._slack(query))
-        if boosts is not None:
-            boosts = boosts.among(allowed)
-            rows = self._with_boosted(query, k, rows, scores, boosts.items, boosts, excluded)
-        return self.best(query, k, rows, boosts)
-
-    def _with_boosted(
-        self,
-        query: FloatArray,
-        k: int,
-        best: NDArray[np.int64],
-        scores: NDArray[np.float32],
-        boosted: Rows,
-        boosts: Boosts,
-        excluded: Rows | None = None,
-    ) -> NDArray[np.int64]:
-        """The contenders by points alone and the boosted items that may be among the first `k`, in rising order.
-
-        All of them are positions in the linear `scores`; `excluded` are rows, of which `best` has none.
-        """
-        squares, error = euclidean.squared_norm(query), 2 * self._score_error(query)
-        # Each of the first k scores at least as much as rank k of either kind.
-        bound = -np.inf
-        if len(best) >= k:
-            bound = np.partition(self._scores_of(scores[best], squares), -k)[-k]
-            # Most items are too far away for their boost, which is small, and need no arccosh.
-            small, any_boost = (
-                self._linear_of(bound - boosts.boost_of_share(share) - error, squares) for share in (SMALL_SHARE, 1.0)
+    def rank(self, asked: Question) -> Answer | None:
+        """The best items, or all that are left; best first, ties by row. None if candidates were to come from lists or
+        were given, and fewer than `k` are left."""
+        k, count = asked.k, len(self.item_points)
+        found = rank(self.catalogue, asked._replace(k=max(1, min(k, count)), by_distance=self.space.by_distance))
+        if found == NO_MIDPOINT:
+            raise InputError(
+                "the history has no midpoint: give it at least one item of positive weight, none of negative weight, "
+                "and no point so far out that its digits are gone"
             )
-            reach = np.where(boosts.sums <= SMALL_SHARE * boosts.sums.max(initial=0), small, any_boost)
-            if boosts.added is not None:
-                reach[boosts.added > 0] = -np.inf
-            near = np.flatnonzero(scores[boosted] >= reach)
-            boosted, boosts = boosted[near], boosts.where(near)
-        if excluded is not None:
-            left = ~contains(excluded, boosts.items)
-            boosted, boosts = boosted[left], boosts.where(left)
-        raised = self._scores_of(scores[boosted], squares) + boosts.values
-        if len(raised) >= k:
-            bound = max(bound, np.partition(raised, -k)[-k])
-        return np.union1d(best, boosted[raised >= bound - error])
+        return None if isinstance(found, int) else found
 
-    def best(self, query: FloatArray, k: int, rows: NDArray[np.int64], boosts: Boosts | None = None) -> Ranked:
-        """The best `k` of some items, by the exact score of each; `rows` are distinct and in rising order."""
-        exact = self.exact_scores(query, rows)
-        if boosts is not None and len(boosts.items):
-            found = np.minimum(np.searchsorted(boosts.items, rows), len(boosts.items) - 1)
-            exact += np.where(boosts.items[found] == rows, boosts.where(found).values, 0)
-        order = np.argsort(-exact, kind="stable")[:k]
-        return rows[order], exact[order].astype(np.float32)
+    def rank_many(
+        self, queries: FloatArray, ask: Callable[[int], Question], threads: int | None = None
+    ) -> list[Answer]:
+        """`rank` for each row of `queries` among all items, on all cores and in bounded memory.
 
-    def top_many(
-        self,
-        queries: FloatArray,
-        k: int,
-        excluded: Sequence[Rows | None],
-        allowed: Rows | None = None,
-        threads: int | None = None,
-        boosts: Callable[[int], Boosts | None] = lambda query: None,
-    ) -> list[Ranked]:
-        """`top` for each row of `queries`, on all cores and in bounded memory.
-
-        excluded: an entry per query. boosts: those of the query with this number.
+        ask: the question about the query with this number. If it has a history, final scores are of the midpoint that
+        `rank` computes of it, so they equal those of `rank` alone in all digits.
         """
         threads = threads or available_cores()
         size = max(1, min(BLOCK_BYTES // (4 * max(1, len(self.item_points))), -(-len(queries) // threads)))
 
-        def rank_block(start: int) -> list[Ranked]:
-            scores = self.linear_scores(queries[start : start + size])
-            return [
-                self._top_of(queries[query], k, row, excluded[query], allowed, boosts(query))
-                for query, row in enumerate(scores, start)
-            ]
+        def rank_block(start: int) -> list[Answer]:
+            points = np.ascontiguousarray(queries[start : start + size], np.float64)
+            found = []
+            for number, (point, linear) in enumerate(zip(points, self.linear_scores(points), strict=True), start):
+                asked = ask(number)._replace(linear=linear)
+                answer = self.rank(asked if asked.history is not None else asked._replace(query=point))
+                assert answer is not None
+                found.append(answer)
+            return found
 
         starts = range(0, len(queries), size)
         if len(starts) == 1 and threads > 1:  # BLAS may use them; limiting it takes as long as a small catalogue
             return rank_block(0)
         with thread_pool(threads) as in_threads:
-            return [ranked for block in in_threads(rank_block, starts) for ranked in block]
+            return [answer for block in in_threads(rank_block, starts) for answer in block]
 
-    def _scores_of(self, linear: NDArray[np.float32], squared_norms: FloatArray) -> FloatArray:
+    def top(self, query: FloatArray, k: int, excluded: Rows | None = None, allowed: Rows | None = None) -> Ranked:
+        """The rows and scores of the best `k` items by points alone, or of all that are left."""
+        if not k:
+            return NO_ROWS, np.empty(0, np.float32)
+        asked = Question(
+            k,
+            np.ascontiguousarray(query, np.float64),
+            excluded=None if excluded is None else np.ascontiguousarray(excluded, np.int64),
+            raised=False,
+            eligible=None if allowed is None else pack(make_mask(allowed, len(self.item_points))),
+        )
+        found = self.rank(asked)
+        assert found is not None
+        return found.rows, found.scores
+
+    def to_scores(self, linear: NDArray[np.float32], squared_norms: FloatArray) -> FloatArray:
         """Scores from linear ones, up to `_score_error`, and the squared norms of their queries."""
         values = linear.astype(np.float64)
         if not self.space.by_distance:
@@ -203,8 +194,8 @@ class Scorer:
             return -np.arccosh(np.maximum(-values, 1))
         return -np.sqrt(np.maximum(squared_norms - 2 * values, 0))
 
-    def _linear_of(self, scores: FloatArray, squared_norms: FloatArray) -> FloatArray:
-        """The inverse of `_scores_of`; where a boost makes a score of a distance positive, anything that continues to
+    def to_linear(self, scores: FloatArray, squared_norms: FloatArray) -> FloatArray:
+        """The inverse of `to_scores`; where a boost makes a score of a distance positive, anything that continues to
         rise."""
         if not self.space.by_distance:
             return scores
@@ -212,17 +203,3 @@ class Scorer:
         if self.space.hyperbolic:
             return above - np.cosh(np.maximum(below, -FARTHEST))
         return above + (squared_norms - np.square(below)) / 2
-
-    def _score_error(self, query: FloatArray) -> float:
-        """How far `_scores_of` may be from the true score."""
-        slack = self._slack(query)
-        if not self.space.by_distance:
-            return slack
-        # arccosh(1 + x) and sqrt(x) change most where x is 0.
-        return float(np.arccosh(1 + slack) if self.space.hyperbolic else np.sqrt(2 * slack))
-
-    def _slack(self, query: FloatArray) -> float:
-        """How far apart two linear scores may be and still be in the wrong order."""
-        # |computed - true| <= error = D eps / 2 (|u| |v| + |v|^2 / 2), once for each of the two that are compared.
-        length = float(np.linalg.norm(query)) + (self._longest if self._offsets is not None else 0.0)
-        return float((self.item_points.shape[1] + 4) * np.finfo(np.float32).eps * length * self._longest)

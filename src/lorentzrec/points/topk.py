@@ -1,7 +1,6 @@
-"""Selection of the largest scores, for recommendations, evaluation and nearest neighbours.
+"""Selection of the largest scores, for evaluation and nearest neighbours.
 
-`batch/kernels.py` selects among the candidates of many customers, in compiled code, and the service keeps the popular
-items sorted (`LiveSet.popular`).
+Recommendations are selected in compiled code (`native.py`), and popular items are kept sorted (`LiveSet.popular`).
 
 `np.partition` of all scores costs more than computing them, and far more where most are equal. So columns are cut into
 groups, and only the groups' maxima are sorted: at least `count` scores reach the count-th highest of them, and few do.
@@ -18,8 +17,6 @@ Rows: TypeAlias = NDArray[np.integer[Any]]
 Scores = TypeVar("Scores", bound=np.floating[Any])
 
 GROUP_SIZE = 64
-FEW_SCORES = 16_384
-"""Up to this many scores of a single row, `np.partition` is faster than groups."""
 
 
 def _group_maxima(scores: NDArray[Scores], count: int) -> NDArray[Scores]:
@@ -42,23 +39,23 @@ def _bound(scores: NDArray[Scores], count: int) -> NDArray[Scores]:
 def best_scores(scores: NDArray[Scores], count: int) -> NDArray[Scores]:
     """(rows, count): the highest scores of each row, in decreasing order."""
     bound = _bound(scores, count)
-    places, columns = places_and_columns(scores > bound[:, None])
-    values = scores[places, columns]
-    order = np.lexsort((-values, places))
-    ranks = np.arange(len(order)) - np.searchsorted(places, places)
+    owners, columns = rows_and_columns(scores > bound[:, None])
+    values = scores[owners, columns]
+    order = np.lexsort((-values, owners))
+    ranks = np.arange(len(order)) - np.searchsorted(owners, owners)
     first = ranks < count
     best = np.repeat(bound[:, None], count, axis=1)
-    best[places[first], ranks[first]] = values[order][first]
+    best[owners[first], ranks[first]] = values[order][first]
     return best
 
 
-def places_and_columns(chosen: NDArray[np.bool_]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def rows_and_columns(chosen: NDArray[np.bool_]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """`np.nonzero`, several times faster."""
     row_count, column_count = chosen.shape
     flat = np.flatnonzero(chosen)
     bounds = np.searchsorted(flat, np.arange(row_count + 1) * column_count)
-    places = np.repeat(np.arange(row_count), np.diff(bounds))
-    return places, flat - places * column_count
+    owners = np.repeat(np.arange(row_count), np.diff(bounds))
+    return owners, flat - owners * column_count
 
 
 def top_columns(scores: NDArray[Scores], count: int) -> tuple[NDArray[np.int64], NDArray[Scores]]:
@@ -80,37 +77,5 @@ def top_columns(scores: NDArray[Scores], count: int) -> tuple[NDArray[np.int64],
 
 def _largest(scores: NDArray[Scores], count: int) -> NDArray[np.int64]:
     """Columns of the `count` largest of each row, in no order."""
-    place = scores.shape[1] - count
-    return np.argpartition(scores, place, axis=1)[:, place:]
-
-
-def top_k(
-    scores: NDArray[np.floating[Any]], k: int, excluded: Rows | None = None, allowed: Rows | None = None
-) -> NDArray[np.int64]:
-    """The rows of the best `k` scores, best first, ties by row; none of `excluded`, only of `allowed` if given."""
-    rows = contenders(scores.copy(), k, excluded, allowed)
-    return rows[np.argsort(-scores[rows], kind="stable")[:k]]
-
-
-def contenders(
-    scores: NDArray[np.floating[Any]],
-    k: int,
-    excluded: Rows | None = None,
-    allowed: Rows | None = None,
-    slack: float = 0.0,
-) -> NDArray[np.int64]:
-    """Rows in rising order with a score at most `slack` below place `k`. Writes -inf in `scores` where excluded."""
-    if excluded is not None:
-        scores[excluded] = -np.inf
-    if allowed is not None:
-        permitted = np.zeros(len(scores), bool)
-        permitted[allowed] = True
-        rows = np.flatnonzero(permitted)
-        return rows[contenders(scores[rows], k, slack=slack)]
-    count = min(k, len(scores))
-    if not count:
-        return np.empty(0, np.int64)
-    above = scores if len(scores) <= FEW_SCORES else scores[scores >= _bound(scores[None], count)]
-    last = np.partition(above, len(above) - count)[len(above) - count]
-    # -inf at place k: there are fewer candidates than k, and all of them are contenders
-    return np.flatnonzero(scores >= last - slack if last > -np.inf else scores > -np.inf)
+    first_index = scores.shape[1] - count
+    return np.argpartition(scores, first_index, axis=1)[:, first_index:]

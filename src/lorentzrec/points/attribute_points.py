@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from lorentzrec.data.arrays import Booleans, Groups, Integers, gather_groups, offsets_of, rank_correlation
+from lorentzrec.data.arrays import Booleans, Groups, Integers, gather_groups, make_offsets, rank_correlation
 from lorentzrec.data.attributes import AttributeColumn, ItemAttributes
 from lorentzrec.data.vocabulary import Vocabulary
 from lorentzrec.errors import InputError
@@ -54,7 +54,7 @@ class AttributePoints:
     def take(self, items: Integers) -> AttributePoints:
         """The attributes of some items, and the points of all attributes."""
         _, entries = gather_groups(self.offsets, items)
-        return replace(self, offsets=offsets_of(np.diff(self.offsets)[items]), rows=self.rows[entries])
+        return replace(self, offsets=make_offsets(np.diff(self.offsets)[items]), rows=self.rows[entries])
 
     def find_rows(self, sent: Mapping[str, str]) -> tuple[list[int], int]:
         """The rows of the values in some columns of an item, and the number of values that are not known."""

@@ -1,0 +1,633 @@
+/* From the rows of a history to the rows of the best items: see `native.py`, which calls this and explains it.
+ *
+ * Nothing here calls Python. Rows and offsets are compared with the lengths of arrays where they are used: a large file
+ * is mapped, so what was checked when it was opened may have been changed since. A score that is no number is none. All numbers that decide are of double precision; single precision and 8-bit codes only find
+ * items whose precise score is worth computing. */
+
+#include <math.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#if defined(FAST)
+#elif defined(__x86_64__) && defined(__linux__) && defined(__GNUC__)
+#define FAST __attribute__((target_clones("arch=haswell", "default")))
+#else
+#define FAST
+#endif
+
+enum { LANES = 8, NO_MEMORY = -1, NO_MIDPOINT = -2, TOO_FEW = -3, OUTSIDE = -4 };
+
+typedef struct {
+    int64_t count, width;              /* items, and coordinates of a point */
+    int32_t hyperbolic, ordered;       /* ordered: whether the memory is */
+    const float *items, *histories;    /* what is ranked, and what histories are made of */
+    const float *new_histories;        /* the same of rows from `count` on */
+    int64_t new_count;
+    const int64_t *neighbour_offsets;  /* of the memory; NULL without one */
+    const int32_t *neighbours;
+    const float *neighbour_values;
+    int64_t neighbour_count;
+    double memory_weight, sharpness;
+    double longest;                    /* the greatest length of a point of an item */
+    const float *item_offsets;         /* added to the scores of items; NULL: nothing is */
+    double greatest_offset;
+} Catalogue;
+
+typedef struct {
+    int64_t count, width, code_width;  /* lists, coordinates of a centre and of a code, both padded with zeros */
+    const float *centres;              /* of the lists */
+    const float *biases;               /* half the squared length of a centre */
+    const float *units;                /* of each coordinate of a code */
+    const float *scales;               /* of the codes of each list */
+    const int64_t *offsets;            /* list l has rows[offsets[l]] to rows[offsets[l + 1] - 1] */
+    const int32_t *rows;
+    int64_t row_count;
+    const int8_t *codes;
+    const float *greatest_offsets;     /* of the items of each list; NULL without offsets of items */
+} Lists;
+
+typedef struct {
+    const double *query;          /* a point; NULL: the midpoint of the history */
+    const int64_t *history;       /* rows, oldest first */
+    const double *weights;        /* of the items of the history in the midpoint */
+    int64_t history_count;
+    const int64_t *known;         /* rows whose neighbours are remembered */
+    const double *shares;         /* their weights in the memory */
+    int64_t known_count;
+    const int64_t *repeated;      /* items with a boost of their own, and these boosts */
+    const double *repeated_boosts;
+    int64_t repeated_count;
+    const int64_t *excluded;      /* never recommended */
+    int64_t excluded_count;
+    const uint8_t *eligible;      /* a bitmap of the items that may be recommended; NULL: all */
+    const int64_t *candidates;    /* the only items to score besides boosted ones; NULL: see `lists` */
+    int64_t candidate_count;
+    const float *linear;          /* the linear scores of all items, if somebody has computed them */
+    const Lists *lists;           /* where candidates come from, otherwise; NULL: all eligible items */
+    int64_t probes, wanted;       /* lists to scan, and candidates to score precisely */
+    int64_t k;
+    int32_t by_distance, boosted; /* boosted: whether to add what the memory says */
+    int32_t raised;               /* whether to add the offsets of items */
+} Request;
+
+typedef struct {
+    double score;
+    int64_t row;
+} Entry;
+
+/* The best of many entries: all that may still be among the first `wanted`. */
+typedef struct {
+    Entry *entries;
+    int64_t size, room, wanted;
+    double bound, slack;
+} Best;
+
+typedef struct {
+    int64_t key; /* row + 1; 0: free */
+    double sum, added;
+    uint8_t excluded, boosted, scored;
+} Slot;
+
+typedef struct {
+    Slot *slots;
+    uint64_t mask;
+    int shift;
+} Table;
+
+static int start_best(Best *best, int64_t wanted, double slack) {
+    best->size = 0;
+    best->wanted = wanted;
+    best->room = 4 * wanted + 256;
+    best->bound = -INFINITY;
+    best->slack = slack;
+    best->entries = malloc(best->room * sizeof(Entry));
+    return best->entries != NULL;
+}
+
+static int precedes(const Entry *left, const Entry *right) {
+    return left->score > right->score || (left->score == right->score && left->row < right->row);
+}
+
+/* Move the best `count` of the entries to the front, in no order. */
+static void select_best(Entry *entries, int64_t size, int64_t count) {
+    int64_t first = 0, last = size - 1, target = count - 1;
+    while (first < last) {
+        Entry pivot = entries[first + (last - first) / 2];
+        int64_t low = first - 1, high = last + 1;
+        for (;;) {
+            do low++; while (precedes(&entries[low], &pivot));
+            do high--; while (precedes(&pivot, &entries[high]));
+            if (low >= high) break;
+            Entry swapped = entries[low];
+            entries[low] = entries[high];
+            entries[high] = swapped;
+        }
+        if (target <= high) last = high; else first = high + 1;
+    }
+}
+
+/* Drop the entries that are not among the first `wanted`, nor within the slack. */
+static int shrink(Best *best) {
+    if (best->size > best->wanted) {
+        select_best(best->entries, best->size, best->wanted);
+        double least = INFINITY;
+        for (int64_t i = 0; i < best->wanted; i++)
+            if (best->entries[i].score < least) least = best->entries[i].score;
+        best->bound = least - best->slack;
+        int64_t kept = best->wanted;
+        for (int64_t i = best->wanted; i < best->size; i++)
+            if (best->entries[i].score >= best->bound) best->entries[kept++] = best->entries[i];
+        best->size = kept;
+    }
+    if (2 * best->size > best->room) {
+        Entry *larger = realloc(best->entries, 2 * best->room * sizeof(Entry));
+        if (larger == NULL) return 0;
+        best->entries = larger;
+        best->room *= 2;
+    }
+    return 1;
+}
+
+static inline int offer(Best *best, double score, int64_t row) {
+    if (score < best->bound || score != score) return 1; /* what is no number has no order */
+    best->entries[best->size++] = (Entry){score, row};
+    return best->size < best->room || shrink(best);
+}
+
+static int compare(const void *left, const void *right) {
+    return precedes(left, right) ? -1 : 1;
+}
+
+/* Whether all rows are from `first` to before `end`. */
+static int are_within(const int64_t *rows, int64_t count, int64_t first, int64_t end) {
+    for (int64_t i = 0; i < count; i++)
+        if (rows[i] < first || rows[i] >= end) return 0;
+    return 1;
+}
+
+/* The length of a group, and where it starts; -1 if that is outside of an array of `count`. */
+static inline int64_t find_group(const int64_t *offsets, int64_t group, int64_t count, int64_t *start) {
+    int64_t first = offsets[group], end = offsets[group + 1];
+    *start = first;
+    return 0 <= first && first <= end && end <= count ? end - first : -1;
+}
+
+static int start_table(Table *table, int64_t count) {
+    int bits = 6;
+    while (((int64_t)1 << bits) < 2 * count) bits++;
+    table->mask = ((uint64_t)1 << bits) - 1;
+    table->shift = 64 - bits;
+    table->slots = calloc(table->mask + 1, sizeof(Slot));
+    return table->slots != NULL;
+}
+
+static inline Slot *find(const Table *table, int64_t row) {
+    uint64_t index = ((uint64_t)row * 0x9E3779B97F4A7C15u) >> table->shift;
+    while (table->slots[index].key != row + 1 && table->slots[index].key) index = (index + 1) & table->mask;
+    return &table->slots[index];
+}
+
+/* The slot of a row; a new one for a row that has none. */
+static inline Slot *enter(Table *table, int64_t row) {
+    Slot *slot = find(table, row);
+    slot->key = row + 1;
+    return slot;
+}
+
+static inline int is_set(const uint8_t *bitmap, int64_t row) {
+    return bitmap == NULL || (bitmap[row >> 3] >> (row & 7)) & 1;
+}
+
+/* Sums of products have eight partial sums, in the same order for every item. */
+static inline float add_lanes(const float *lanes) {
+    return ((lanes[0] + lanes[4]) + (lanes[1] + lanes[5])) + ((lanes[2] + lanes[6]) + (lanes[3] + lanes[7]));
+}
+
+/* `query` has zeros up to a multiple of eight coordinates, and so many numbers of `point` can be read. */
+static inline float multiply(const float *query, const float *point, int64_t padded) {
+    float lanes[LANES] = {0};
+    for (int64_t i = 0; i < padded; i += LANES)
+        for (int j = 0; j < LANES; j++) lanes[j] += query[i + j] * point[i + j];
+    return add_lanes(lanes);
+}
+
+static inline float multiply_exactly(const float *query, const float *point, int64_t width) {
+    float lanes[LANES] = {0};
+    for (int64_t i = 0; i < width; i++) lanes[i % LANES] += query[i] * point[i];
+    return add_lanes(lanes);
+}
+
+static inline float half_square(const float *point, int64_t width) {
+    float lanes[LANES] = {0};
+    int64_t whole = width / LANES * LANES;
+    for (int64_t i = 0; i < whole; i += LANES)
+        for (int j = 0; j < LANES; j++) lanes[j] += point[i + j] * point[i + j];
+    for (int64_t i = whole; i < width; i++) lanes[i - whole] += point[i] * point[i];
+    return add_lanes(lanes) / 2;
+}
+
+static inline double add_four(const double *lanes) {
+    return (lanes[0] + lanes[2]) + (lanes[1] + lanes[3]);
+}
+
+/* `Space.score_points` of one item. */
+static inline double score_precisely(const double *query, const float *point, int64_t width, int hyperbolic,
+                                     int by_distance) {
+    double squares[4] = {0}, products[4] = {0}, norms[4] = {0};
+    int64_t first = hyperbolic ? 1 : 0, whole = first + (width - first) / 4 * 4;
+    for (int64_t i = first; i < whole; i += 4)
+        for (int j = 0; j < 4; j++) {
+            double here = query[i + j], there = point[i + j], gap = there - here;
+            squares[j] += gap * gap;
+            products[j] += hyperbolic ? gap * (there + here) : there * here;
+            norms[j] += there * there;
+        }
+    for (int64_t i = whole; i < width; i++) {
+        double here = query[i], there = point[i], gap = there - here;
+        squares[i - whole] += gap * gap;
+        products[i - whole] += hyperbolic ? gap * (there + here) : there * here;
+        norms[i - whole] += there * there;
+    }
+    double squared = add_four(squares), product = add_four(products);
+    if (!hyperbolic) return by_distance ? -sqrt(squared) : product;
+    double time = product / (query[0] + sqrt(1 + add_four(norms)));
+    squared -= time * time;
+    if (squared < 0) squared = 0;
+    return by_distance ? -2 * asinh(sqrt(squared) / 2) : -1 - squared / 2;
+}
+
+/* S / sqrt(-<S, S>) or S / w of S = sum_i w_i x_i; 0 if there is none. */
+FAST static int find_midpoint(const Catalogue *items, const Request *request, double *query) {
+    int64_t width = items->width;
+    double total = 0;
+    memset(query, 0, width * sizeof(double));
+    for (int64_t i = 0; i < request->history_count; i++) {
+        int64_t row = request->history[i];
+        const float *point = row < items->count ? items->histories + row * width
+                                                : items->new_histories + (row - items->count) * width;
+        double weight = request->weights[i];
+        total += weight;
+        if (!items->hyperbolic) {
+            for (int64_t j = 0; j < width; j++) query[j] += weight * point[j];
+            continue;
+        }
+        double norm = 1;
+        for (int64_t j = 1; j < width; j++) {
+            double coordinate = point[j];
+            norm += coordinate * coordinate;
+            query[j] += weight * coordinate;
+        }
+        query[0] += weight * sqrt(norm);
+    }
+    if (!items->hyperbolic) {
+        for (int64_t j = 0; j < width; j++) query[j] /= total;
+        return total > 0;
+    }
+    double squared = query[0] * query[0];
+    for (int64_t j = 1; j < width; j++) squared -= query[j] * query[j];
+    if (!(squared > 0 && query[0] > 0)) return 0;
+    double length = sqrt(squared), norm = 1;
+    for (int64_t j = 1; j < width; j++) {
+        query[j] /= length;
+        norm += query[j] * query[j];
+    }
+    query[0] = sqrt(norm);
+    return 1;
+}
+
+/* What the memory and the repeats say about items, in the table and as a list of its slots; their number, or OUTSIDE.
+ * The memory says at most `pairs` things. */
+FAST static int64_t find_boosts(const Catalogue *items, const Request *request, Table *table, int64_t *boosted,
+                                int64_t pairs) {
+    int64_t count = 0;
+    double greatest = 0;
+    for (int64_t i = 0; request->boosted && i < request->known_count; i++) {
+        int64_t row = request->known[i];
+        double share = request->shares[i];
+        if (share == 0) continue;
+        int64_t start, length = find_group(items->neighbour_offsets, row, items->neighbour_count, &start);
+        pairs -= length;
+        if (length < 0 || pairs < 0) return OUTSIDE;
+        for (int64_t pair = start; pair < start + length; pair++) {
+            int64_t neighbour = items->neighbours[pair];
+            if (neighbour < 0 || neighbour >= items->count) return OUTSIDE;
+            Slot *slot = enter(table, neighbour);
+            if (!slot->boosted) {
+                slot->boosted = 1;
+                boosted[count++] = slot - table->slots;
+            }
+            slot->sum += share * items->neighbour_values[pair];
+            if (slot->sum > greatest) greatest = slot->sum;
+        }
+    }
+    double unit = items->ordered || greatest == 0 ? 1 : greatest;
+    for (int64_t i = 0; i < request->repeated_count; i++) {
+        Slot *slot = enter(table, request->repeated[i]);
+        if (!slot->boosted) {
+            slot->boosted = 1;
+            boosted[count++] = slot - table->slots;
+        }
+        slot->added = request->repeated_boosts[i];
+    }
+    for (int64_t i = 0; i < count; i++) {
+        Slot *slot = &table->slots[boosted[i]];
+        if (slot->sum > 0) slot->sum = items->memory_weight * log1p(items->sharpness * slot->sum / unit);
+    }
+    return count;
+}
+
+static inline int is_candidate(const Request *request, const Table *table, int64_t row) {
+    return is_set(request->eligible, row) && !find(table, row)->excluded;
+}
+
+/* From linear scores to scores with the offsets of items. Without offsets, linear scores take the place of scores. */
+typedef struct {
+    const float *offsets;
+    double greatest, squares;     /* of the offsets; the squared length of the query */
+    int hyperbolic, by_distance;
+    double bound, least;          /* what a score has to reach, and the linear score that this takes at least */
+} Raised;
+
+static double to_score(const Raised *raised, double linear) {
+    if (!raised->by_distance) return linear;
+    if (raised->hyperbolic) return linear < -1 ? -acosh(-linear) : 0;
+    double squared = raised->squares - 2 * linear;
+    return squared > 0 ? -sqrt(squared) : 0;
+}
+
+/* The least linear score of a score without offset. */
+static double to_linear(const Raised *raised, double score) {
+    if (!raised->by_distance) return score;
+    if (score > 0) return INFINITY;
+    return raised->hyperbolic ? -cosh(score) : (raised->squares - score * score) / 2;
+}
+
+static Raised make_raised(const Catalogue *items, const Request *request, const double *query) {
+    Raised raised = {.hyperbolic = items->hyperbolic, .by_distance = request->by_distance, .bound = -INFINITY,
+                     .least = -INFINITY};
+    if (!request->raised || items->item_offsets == NULL) return raised;
+    raised.offsets = items->item_offsets;
+    raised.greatest = items->greatest_offset;
+    for (int64_t i = 0; i < items->width; i++) raised.squares += query[i] * query[i];
+    return raised;
+}
+
+/* The error of scores, from twice the error of linear scores: the arccosh and the root are steepest at distance 0. */
+static double raise_slack(const Raised *raised, double slack) {
+    if (raised->offsets == NULL || !raised->by_distance) return slack;
+    return raised->hyperbolic ? 2 * acosh(1 + slack / 2) : 2 * sqrt(slack);
+}
+
+/* Offer an item whose linear score reaches the least one. */
+static inline int offer_linear(Raised *raised, Best *best, double linear, int64_t row) {
+    double score = raised->offsets == NULL ? linear : to_score(raised, linear) + raised->offsets[row];
+    if (!offer(best, score, row)) return 0;
+    if (best->bound != raised->bound) {
+        raised->bound = best->bound;
+        raised->least = raised->offsets == NULL ? best->bound : to_linear(raised, best->bound - raised->greatest);
+    }
+    return 1;
+}
+
+/* How far apart two products in single precision may be and still be in the wrong order: twice the error of one, which is
+ * at most D eps / 2 (|u| |v| + |v|^2 / 2). */
+static double find_slack(const Catalogue *items, const Request *request, const double *query) {
+    double squared = 0;
+    for (int64_t i = 0; i < items->width; i++) squared += query[i] * query[i];
+    double length = sqrt(squared) + (request->by_distance && !items->hyperbolic ? items->longest : 0);
+    double slack = (items->width + 4) * 0x1p-23 * length * items->longest;
+    return slack >= 0 ? slack : INFINITY;
+}
+
+/* A query such that the products with it are in the order of the scores, but for half the squares of items in flat
+ * space: in single precision, with zeros at the end. */
+static void make_linear(const Catalogue *items, const double *query, float *linear, int64_t padded) {
+    memset(linear, 0, padded * sizeof(float));
+    for (int64_t i = 0; i < items->width; i++) linear[i] = (float)query[i];
+    if (items->hyperbolic) linear[0] = -linear[0];
+}
+
+FAST static int scan_items(const Catalogue *items, const Request *request, const float *linear, const Table *table,
+                           Raised *raised, Best *best) {
+    int64_t width = items->width, padded = (width + LANES - 1) / LANES * LANES;
+    int64_t safe = items->count - (padded - width + width - 1) / width; /* rows after which so much can be read */
+    int squares = request->by_distance && !items->hyperbolic;
+    for (int64_t start = 0; start < items->count; start += 8) {
+        uint8_t bits = request->eligible == NULL ? 0xFF : request->eligible[start >> 3];
+        if (!bits) {
+            while (start + 72 <= items->count && request->eligible != NULL) { /* many are not eligible */
+                uint64_t word;
+                memcpy(&word, request->eligible + (start >> 3) + 1, 8);
+                if (word) break;
+                start += 64;
+            }
+            continue;
+        }
+        int64_t end = start + 8 < items->count ? start + 8 : items->count;
+        for (int64_t row = start; row < end; row++) {
+            if (!((bits >> (row - start)) & 1)) continue;
+            const float *point = items->items + row * width;
+            float score = row < safe ? multiply(linear, point, padded) : multiply_exactly(linear, point, width);
+            if (squares) score -= half_square(point, width);
+            if (score >= raised->least && !find(table, row)->excluded && !offer_linear(raised, best, score, row))
+                return 0;
+        }
+    }
+    return 1;
+}
+
+static int scan_scores(const Catalogue *items, const Request *request, const Table *table, Raised *raised,
+                       Best *best) {
+    for (int64_t start = 0; start < items->count; start += 16) {
+        int64_t end = start + 16 < items->count ? start + 16 : items->count;
+        float bound = (float)raised->least;
+        int any = 0;
+        for (int64_t row = start; row < end; row++) any |= request->linear[row] >= bound;
+        if (!any) continue;
+        for (int64_t row = start; row < end; row++) {
+            double score = request->linear[row];
+            if (score >= raised->least && is_candidate(request, table, row) && !offer_linear(raised, best, score, row))
+                return 0;
+        }
+    }
+    return 1;
+}
+
+static inline int32_t multiply_codes(const int16_t *query, const int8_t *code, int64_t width) {
+    int32_t sum = 0;
+    for (int64_t i = 0; i < width; i++) sum += (int32_t)query[i] * (int32_t)(int16_t)code[i];
+    return sum;
+}
+
+/* Returns 1, 0 if there is no memory, or OUTSIDE. */
+FAST static int scan_lists(const Catalogue *items, const Request *request, const float *linear, const Table *table,
+                           Raised *raised, Best *best) {
+    const Lists *lists = request->lists;
+    int64_t probes = request->probes < lists->count ? request->probes : lists->count;
+    /* The last coordinate is that of half the squares in flat space by distance. */
+    float *centred = calloc(lists->width + lists->code_width, sizeof(float)), *units = centred + lists->width;
+    int16_t *coded = malloc(lists->code_width * sizeof(int16_t));
+    Best nearest = {0};
+    int succeeded = 0;
+    if (centred == NULL || coded == NULL || !start_best(&nearest, probes, 0)) goto end;
+    memcpy(centred, linear, items->width * sizeof(float));
+    if (request->by_distance && !items->hyperbolic) centred[items->width] = -1;
+    float largest = 0;
+    for (int64_t i = 0; i < lists->code_width; i++) {
+        units[i] = i < lists->width ? centred[i] * lists->units[i] : 0;
+        if (fabsf(units[i]) > largest) largest = fabsf(units[i]);
+    }
+    float limit = lists->code_width <= 512 ? 32767 : floorf(32767.0f * 512 / lists->code_width);
+    float unit = largest > 0 ? largest / limit : 1;
+    for (int64_t i = 0; i < lists->code_width; i++) coded[i] = (int16_t)lrintf(units[i] / unit);
+    succeeded = 1;
+    for (int64_t list = 0; list < lists->count && succeeded; list++) {
+        float product = multiply(centred, lists->centres + list * lists->width, lists->width);
+        if (raised->offsets != NULL) { /* the best that an item at the centre may have */
+            double score = to_score(raised, product) + lists->greatest_offsets[list];
+            product = (float)to_linear(raised, raised->by_distance && score > 0 ? 0 : score);
+        }
+        succeeded = offer(&nearest, product - lists->biases[list], list);
+    }
+    if (succeeded) succeeded = shrink(&nearest);
+    if (nearest.size > probes) nearest.size = probes;
+    qsort(nearest.entries, nearest.size, sizeof(Entry), compare);
+    for (int64_t i = 0; i < nearest.size && succeeded > 0; i++) {
+        int64_t list = nearest.entries[i].row, start;
+        int64_t length = find_group(lists->offsets, list, lists->row_count, &start);
+        if (length < 0) {
+            succeeded = OUTSIDE;
+            break;
+        }
+        float base = (float)nearest.entries[i].score + lists->biases[list], scale = unit * lists->scales[list];
+        if (raised->offsets != NULL) base = multiply(centred, lists->centres + list * lists->width, lists->width);
+        for (int64_t item = start; item < start + length; item++) {
+            float score = base + scale * (float)multiply_codes(coded, lists->codes + item * lists->code_width,
+                                                               lists->code_width);
+            if (score < raised->least) continue;
+            int64_t row = lists->rows[item];
+            if (row < 0 || row >= items->count) {
+                succeeded = OUTSIDE;
+                break;
+            }
+            if (is_candidate(request, table, row) && !offer_linear(raised, best, score, row)) succeeded = 0;
+        }
+    }
+end:
+    free(centred);
+    free(coded);
+    free(nearest.entries);
+    return succeeded;
+}
+
+/* Score items precisely, with what boosts them, and offer them. */
+FAST static int score_items(const Catalogue *items, const Request *request, const double *query, const Table *table,
+                            const Entry *entries, int64_t count, Best *best) {
+    int64_t ahead = 8;
+    for (int64_t i = 0; i < count; i++) {
+        if (i + ahead < count) {
+            const char *next = (const char *)(items->items + entries[i + ahead].row * items->width);
+            for (int64_t byte = 0; byte < items->width * 4 && byte < 512; byte += 64) __builtin_prefetch(next + byte);
+        }
+        int64_t row = entries[i].row;
+        double score = score_precisely(query, items->items + row * items->width, items->width, items->hyperbolic,
+                                       request->by_distance);
+        if (request->raised && items->item_offsets != NULL) score += items->item_offsets[row];
+        Slot *slot = find(table, row);
+        if (slot->boosted) {
+            slot->scored = 1;
+            score += slot->sum + slot->added;
+        }
+        if (!offer(best, score, row)) return 0;
+    }
+    return 1;
+}
+
+/* Write the rows of the best items and their scores, best first, ties by row; and the point of the query.
+ *
+ * Returns their number, or one of the names above: TOO_FEW if fewer than k candidates may be recommended, OUTSIDE for a
+ * row or an offset that is not in its array. */
+int64_t rank(const Catalogue *items, const Request *request, double *query, int64_t *rows, float *scores) {
+    int64_t pairs = 0, found = NO_MEMORY, k = request->k, padded = (items->width + LANES - 1) / LANES * LANES;
+    if (!are_within(request->history, request->history_count, 0, items->count + items->new_count) ||
+        !are_within(request->known, request->known_count, 0, items->count) ||
+        !are_within(request->repeated, request->repeated_count, 0, items->count) ||
+        !are_within(request->excluded, request->excluded_count, 0, INT64_MAX) ||
+        !are_within(request->candidates, request->candidate_count, -1, items->count))
+        return OUTSIDE;
+    for (int64_t i = 0; request->boosted && i < request->known_count; i++) {
+        if (request->shares[i] == 0) continue;
+        int64_t start, length = find_group(items->neighbour_offsets, request->known[i], items->neighbour_count, &start);
+        if (length < 0) return OUTSIDE;
+        pairs += length;
+    }
+    if (request->query != NULL)
+        memcpy(query, request->query, items->width * sizeof(double));
+    else if (!find_midpoint(items, request, query))
+        return NO_MIDPOINT;
+    Table table = {0};
+    Best near = {0}, best = {0};
+    int64_t *boosted = malloc((pairs + request->repeated_count + 1) * sizeof(int64_t));
+    float *linear = malloc(padded * sizeof(float));
+    if (boosted == NULL || linear == NULL ||
+        !start_table(&table, pairs + request->repeated_count + request->excluded_count))
+        goto end;
+    for (int64_t i = 0; i < request->excluded_count; i++) enter(&table, request->excluded[i])->excluded = 1;
+    int64_t boosted_count = find_boosts(items, request, &table, boosted, pairs);
+    if (boosted_count < 0) {
+        found = OUTSIDE;
+        goto end;
+    }
+    int64_t wanted = k > request->wanted ? k : request->wanted;
+    if (request->candidates != NULL) wanted = request->candidate_count + 1;
+    Raised raised = make_raised(items, request, query);
+    double slack = request->lists != NULL ? 0 : raise_slack(&raised, find_slack(items, request, query));
+    if (!start_best(&near, wanted, slack) || !start_best(&best, k, 0)) goto end;
+    make_linear(items, query, linear, padded);
+    int succeeded = 1;
+    if (request->candidates != NULL) {
+        for (int64_t i = 0; i < request->candidate_count && succeeded; i++) {
+            int64_t row = request->candidates[i];
+            if (row >= 0 && is_candidate(request, &table, row)) succeeded = offer(&near, 0, row);
+        }
+    } else if (request->linear != NULL) {
+        succeeded = scan_scores(items, request, &table, &raised, &near);
+    } else if (request->lists != NULL) {
+        succeeded = scan_lists(items, request, linear, &table, &raised, &near);
+    } else {
+        succeeded = scan_items(items, request, linear, &table, &raised, &near);
+    }
+    if (succeeded < 0) found = OUTSIDE;
+    if (succeeded <= 0 || !shrink(&near)) goto end;
+    if (near.size < k && (request->candidates != NULL || request->lists != NULL)) {
+        found = TOO_FEW;
+        goto end;
+    }
+    if (!score_items(items, request, query, &table, near.entries, near.size, &best)) goto end;
+    int64_t others = 0;
+    if (boosted_count > near.room) {
+        Entry *larger = realloc(near.entries, boosted_count * sizeof(Entry));
+        if (larger == NULL) goto end;
+        near.entries = larger;
+    }
+    for (int64_t i = 0; i < boosted_count; i++) {
+        Slot *slot = &table.slots[boosted[i]];
+        if (!slot->scored && !slot->excluded && slot->sum + slot->added > 0 && is_set(request->eligible, slot->key - 1))
+            near.entries[others++].row = slot->key - 1;
+    }
+    if (!score_items(items, request, query, &table, near.entries, others, &best) || !shrink(&best)) goto end;
+    qsort(best.entries, best.size, sizeof(Entry), compare);
+    found = best.size < k ? best.size : k;
+    for (int64_t i = 0; i < found; i++) {
+        rows[i] = best.entries[i].row;
+        scores[i] = (float)best.entries[i].score;
+    }
+end:
+    free(boosted);
+    free(linear);
+    free(table.slots);
+    free(near.entries);
+    free(best.entries);
+    return found;
+}

@@ -85,7 +85,7 @@ def test_attributes_follow_the_rows_of_a_vocabulary() -> None:
     found = ItemAttributes.from_frame(FRAME).align(Vocabulary(["hat", "unknown", "boot"]))
     assert found.counts.tolist() == [1, 0, 3]
     assert of(found, "boot") == ["category=Women", "category=Women > Shoes", "brand=A"]
-    seen = found.seen_with(np.array([True, False, False]))
+    seen = found.keep_values_of(np.array([True, False, False]))
     assert seen.values.series.to_list() == ["brand=B"]
     assert seen.counts.tolist() == [1, 0, 0]
 

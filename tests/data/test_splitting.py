@@ -9,9 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lorentzrec.data import splitting
 from lorentzrec.data.event_order import KEY_RANGE, random_key
 from lorentzrec.data.interactions import Interactions
-from lorentzrec.data.splitting import RULES, split
+from lorentzrec.data.splitting import RULES, EventColumns, register_split, split
 from lorentzrec.errors import ConfigError, InputError
 
 DAY = 86_400
@@ -337,3 +338,51 @@ def test_orders_that_overlap_are_put_together() -> None:
     assert together.items.ids(together.item_rows) == ["a", "c", "b", "d"]
     assert together.order_positions.tolist() == [0, 0, 1, 1]
     assert ORDERS.with_orders_together() is ORDERS
+
+
+@pytest.fixture
+def own_rules(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(splitting, "RULES", dict(splitting.RULES))
+
+
+@pytest.mark.usefixtures("own_rules")
+def test_a_split_of_ones_own_has_its_options_and_parts() -> None:
+    @register_split("by_position", ("validation", "test"), needs_times=True)
+    def by_position(columns: EventColumns, *, tested: int = 2) -> dict[str, Any]:
+        return {"validation": columns.position == tested - 1, "test": columns.position == tested}
+
+    data = Interactions.from_pairs(["ann"] * 4, list("abcd"), [1, 2, 3, 4])
+    assert [triples(part) for part in split(data, "by_position")] == [
+        [("ann", "a", 1), ("ann", "d", 4)],
+        [("ann", "b", 2)],
+        [("ann", "c", 3)],
+    ]
+    assert triples(split(data, "by_position", tested=3)[2]) == [("ann", "d", 4)]
+    with pytest.raises(ConfigError, match="the split by_position has no option 'ratio': use tested, "):
+        split(data, "by_position", ratio=0.5)
+    with pytest.raises(InputError, match="needs times"):
+        split(Interactions.from_pairs(["ann"] * 4, list("abcd")), "by_position")
+
+
+@pytest.mark.usefixtures("own_rules")
+def test_masks_that_are_none_are_refused() -> None:
+    data = Interactions.from_pairs(["ann"] * 4, list("abcd"), [1, 2, 3, 4])
+    masks: dict[str, Any] = {}
+    register_split("mine", ("validation", "test"))(lambda events: masks)
+    for wrong, message in (
+        ({}, "gives masks for : give them for validation, test"),
+        (
+            {"validation": np.ones(3, bool), "test": np.ones(4, bool)},
+            "of validation is not an array of 4 booleans",
+        ),
+        ({"validation": np.ones(4, bool), "test": np.ones(4)}, "mask of test is not an array of 4 booleans"),
+        ({"validation": np.ones(4, bool), "test": np.ones(4, bool)}, "puts an event into two parts"),
+    ):
+        masks.clear()
+        masks.update(wrong)
+        with pytest.raises(ConfigError, match=message):
+            split(data, "mine")
+    with pytest.raises(ConfigError, match="random is a split of lorentzrec: give another name"):
+        register_split("random")(lambda events: {})
+    with pytest.raises(ConfigError, match="the last one has to be 'test'"):
+        register_split("mine", ("validation",))(lambda events: {})

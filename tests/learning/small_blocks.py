@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from lorentzrec.data.interactions import offsets_of
+from lorentzrec.data.interactions import make_offsets
 from lorentzrec.learning.kernels.blocks import apply_gradients, asymmetric_gradients, symmetric_gradients
 from lorentzrec.learning.kernels.structures import Events, Settings, Table
 from lorentzrec.learning.kernels.triplets import triplet_steps
@@ -63,7 +63,7 @@ def events(
     if lengths[-1] >= item_count:
         items[-1][:item_count] = random.permutation(item_count)
     total = sum(lengths)
-    offsets = offsets_of(np.array(lengths))
+    offsets = make_offsets(np.array(lengths))
     weights = random.uniform(0.5, 2, total) if weighted else np.ones(1)
     labels = np.ones(1, bool)
     if labelled:

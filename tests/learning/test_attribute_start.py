@@ -20,7 +20,7 @@ from lorentzrec.learning.warm_start import with_items_of
 from lorentzrec.model.artifact import load
 from lorentzrec.model.model import Model
 from lorentzrec.model.notes import NoteKind
-from lorentzrec.points.composing import compose, decompose
+from lorentzrec.points.attribute_points import compose, decompose
 from tests.learning.grouped_data import grouped, quick
 
 DATA = grouped()
@@ -162,7 +162,7 @@ def test_attributes_of_earlier_items_are_kept_and_bins_stay() -> None:
     later = frame_of([0, 50, 51], price=[39.0, 0.5, 1000.0], brand=["a", "a", "b"])
     second = ItemAttributes.from_frame(later, like=first)
     items = first.items.union(second.items)
-    both = second.align(items).completed_by(first.align(items))
+    both = second.align(items).fill_from(first.align(items))
     assert both.values.series.to_list()[: len(first.values)] == first.values.series.to_list()
 
     def texts(item: int) -> list[Id]:

@@ -25,7 +25,7 @@ from lorentzrec.model.config import ResolvedConfig
 from lorentzrec.model.model import Model
 from lorentzrec.model.notes import NoteKind
 from lorentzrec.model.record import EpochRecord
-from lorentzrec.points.composing import compose
+from lorentzrec.points.attribute_points import compose
 from tests.learning.grouped_data import grouped, quick
 from tests.learning.small_blocks import KEY, in_float64, resolved, table
 from tests.reference import blocks as reference

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from lorentzrec.geometry import FloatArray
 from lorentzrec.geometry.sums import total_weight, weighted_sum
 from lorentzrec.learning.kernels import histories
-from lorentzrec.learning.kernels.histories import slot_of
+from lorentzrec.learning.kernels.histories import find_slot
 from lorentzrec.learning.kernels.numbers import FOLDS, key_for
 from lorentzrec.learning.kernels.structures import HISTORY, TARGET, Slots
 from lorentzrec.learning.tables import allocate_step, allocate_workspace, convert_settings
@@ -51,7 +51,7 @@ def test_slot_of_matches_its_reference() -> None:
     numbers: dict[tuple[int, int], int] = {}
     used = 0
     for row, side in [(4, HISTORY), (2, HISTORY), (4, HISTORY), (4, TARGET), (2, HISTORY), (4, TARGET), (8, TARGET)]:
-        slot, used = slot_of(row, side, used, slots)
+        slot, used = find_slot(row, side, used, slots)
         assert slot == numbers.setdefault((row, side), len(numbers))
         assert used == len(numbers)
         assert (slots.rows[slot], slots.sides[slot]) == (row, side)

@@ -109,7 +109,7 @@ def test_score_of_matches_its_reference(geometry: Geometry, kind: ScoreKind, see
     pair = point_and_neighbour(geometry, seed)
     counters = np.zeros(5, np.int64)
     inner = steps.dot(pair, 0, pair, 1)
-    found, slope = scores.score_of(inner, pair, 0, pair, 1, settings(geometry=geometry, score=kind), counters)
+    found, slope = scores.find_score(inner, pair, 0, pair, 1, settings(geometry=geometry, score=kind), counters)
     expected = float(losses.score(geometry, kind, *exact(pair, geometry)))
     assert found == pytest.approx(expected, rel=1e-3, abs=1e-6 * float((pair**2).sum()))
     if kind == "distance":
@@ -128,7 +128,7 @@ def test_offset_of_matches_its_reference(geometry: Geometry, kind: ScoreKind, se
     product_ = losses.score(geometry, "inner", u, v)
     apart = -losses.score(geometry, "distance", u, v)
     slope = 1 if kind == "inner" else 1 / (np.sinh(apart) if geometry == "hyperboloid" else apart)
-    offset = scores.offset_of(product_, settings(geometry=geometry, score=kind))
+    offset = scores.find_offset(product_, settings(geometry=geometry, score=kind))
     _, gradient = losses.score_gradients(geometry, kind, u, v)
     if geometry == "hyperboloid":
         gradient = hyperboloid.project_to_tangent(v, gradient)
@@ -154,7 +154,7 @@ def test_distances_of_matches_its_reference(geometry: Geometry) -> None:
     sizes = negatives[:, 0].copy() if geometry == "hyperboloid" else (negatives**2).sum(axis=1)
     counters = np.zeros(5, np.int64)
     chosen = settings(geometry=geometry, score="distance")
-    scores.distances_of(found, slopes, queries, negatives, sizes, chosen, counters)
+    scores.find_distances(found, slopes, queries, negatives, sizes, chosen, counters)
     apart_enough = -expected > 1e-5
     np.testing.assert_allclose(found, expected, rtol=2e-3, atol=1e-6)
     true_slopes = 1 / (np.sinh(-expected[apart_enough]) if geometry == "hyperboloid" else -expected[apart_enough])
@@ -180,7 +180,7 @@ def test_losses_of_row_matches_its_reference(name: LossName, seed: int, spread: 
     tile = np.array([negatives, negatives])
     row = tile[1]
     row[:masked] = scores.MASKED
-    value = scores.losses_of_row(tile, 1, 1, 4, positives, workspace.tile.sums, convert_settings(config, 1.0))
+    value = scores.losses_of_row(tile, 1, 1, 4, positives, workspace.tile, convert_settings(config, 1.0))
     total, by_negatives = 0.0, np.zeros(6 - masked)
     for p in range(1, 4):
         compared = np.array([positives.scores[p], *negatives[masked:]], np.float64)

@@ -10,11 +10,14 @@ import pytest
 
 from lorentzrec.data.interactions import Interactions
 from lorentzrec.errors import ConfigError, InputError
+from lorentzrec.evaluation.protocol import evaluate
 from lorentzrec.learning import recency_choice
+from lorentzrec.learning import run as run_module
 from lorentzrec.learning.epochs import EpochRunner
 from lorentzrec.learning.recency_choice import EPOCHS
 from lorentzrec.learning.run import TrainingRun
 from lorentzrec.learning.trainer import train
+from lorentzrec.model.model import Model
 from lorentzrec.model.notes import NoteKind
 from lorentzrec.points.points import read_history
 from tests.learning.grouped_data import grouped, quick
@@ -248,3 +251,32 @@ def test_a_new_item_is_placed_by_the_orders_before_it() -> None:
     together = model.points.query(np.array([0, 1, 2]), None, np.array([1, 1, 0]))
     scores = model.points.space.score_points(place(2).astype(float), np.array([earlier, together]))
     assert scores[0] > scores[1]
+
+
+def test_first_purchases_are_in_no_earlier_order() -> None:
+    data = Interactions.from_pairs([1, 1, 1, 2, 1, 1, 2], [5, 5, 6, 5, 5, 7, 5], times=[0, 0, 0, 1, 2, 2, 3])
+    assert data.times is not None
+    events = zip(data.users.ids(data.user_rows), data.items.ids(data.item_rows), data.times, strict=True)
+    again = [event for event, first in zip(events, data.first_purchases, strict=True) if not first]
+    assert again == [(1, 5, 2), (2, 5, 3)]
+
+
+def test_held_out_orders_are_learned_after_the_choices(monkeypatch: pytest.MonkeyPatch) -> None:
+    data, config = shop(), quick(memory="auto", recency=1.0)
+    reserved = TrainingRun(data, config)
+    assert reserved.newest_orders is not None
+    learned = train(data, config, progress=False)
+    (note,) = [note for note in learned.note_records if note.kind is NoteKind.NEWEST_LEARNED]
+    assert note.values["orders"] == int((reserved.newest_orders.lengths > 0).sum())
+    monkeypatch.setattr(run_module, "NEWEST_EPOCHS", 0)
+    without = train(data, config, progress=False)
+
+    def find(model: Model) -> float:
+        points, newest = model.with_points(memory=None, repeats=None), reserved.newest_orders
+        assert newest is not None
+        return evaluate(points, newest, histories=reserved.training_data, intervals=False)["ndcg@10"]
+
+    assert find(learned) > find(without)
+    sequences = TrainingRun(data, quick(memory="auto", history="causal"))
+    assert sequences.halves is not None
+    assert sequences.newest_orders is None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from types import ModuleType, SimpleNamespace
 
@@ -9,14 +10,32 @@ import pytest
 
 from lorentzrec.learning.progress import TrainingProgress
 from lorentzrec.learning.trainer import train
+from lorentzrec.model.config import TrainingConfig
 from tests.learning.grouped_data import grouped, quick
 
 
 def test_nothing_is_printed_where_nobody_watches(capfd: pytest.CaptureFixture[str]) -> None:
     train(grouped(events=300), quick(), progress=False)  # compiles the kernels, if this is the first test to run
     assert capfd.readouterr() == ("", "")
-    train(grouped(events=300), quick())
-    assert capfd.readouterr() == ("", "")
+
+
+def test_a_script_gets_one_line_at_the_end(capfd: pytest.CaptureFixture[str]) -> None:
+    train(grouped(events=300), quick(), progress=False)
+    train(grouped(events=300), quick(epochs=1))
+    train(grouped(events=300), quick(epochs=2, negative_count=1000))
+    out, shown = capfd.readouterr()
+    assert out == ""
+    assert [re.sub(r"\d+ s", "0 s", line) for line in shown.splitlines()] == [
+        "trained 1 epoch in 0 s; 1 note: model.notes",
+        "trained 2 epochs in 0 s; 2 notes: model.notes",
+    ]
+
+
+def test_a_default_is_no_note() -> None:
+    data = grouped(events=300)
+    assert TrainingConfig().resolve_for(data).negative_count > len(data.items)
+    notes = train(data, quick(epochs=1), progress=False).notes
+    assert [note for note in notes if "negative_count" in note] == []
 
 
 @pytest.mark.parametrize("threads", [1, 2])
@@ -26,7 +45,8 @@ def test_settings_notes_and_epochs_are_shown(threads: int, capsys: pytest.Captur
     out, shown = capsys.readouterr()
     assert out == ""
     flat = " ".join(shown.split())
-    assert "geometry=hyperboloid, model=asymmetric" in flat
+    assert "geometry=hyperboloid" in flat
+    assert "regularisation" not in flat, "only what matters most, and what was chosen"
     assert "history=causal" in flat, "what the data decided"
     assert "negative_count is 1000, more than the 60 items" in flat
     assert f"epoch {len(model.record)}/4" in flat

@@ -42,28 +42,28 @@ def unseen() -> Pair:
     return triplets.unseen(WORD, np.array([1 << 3], np.uint32), ITEMS), sampling.unseen(KEY, {3}, ITEMS)
 
 
-def score_of() -> Pair:
+def find_score() -> Pair:
     points = table(resolved(), 2, seed=1).points
     chosen, product = settings(score="distance"), steps.dot(points, 0, points, 1)
-    found = scores.score_of(product, points, 0, points, 1, chosen, np.zeros(5, np.int64))
+    found = scores.find_score(product, points, 0, points, 1, chosen, np.zeros(5, np.int64))
     expected = losses.score("hyperboloid", "distance", *points.astype(np.float64))
     return found, (expected, 1 / np.sinh(-expected))
 
 
-def distances_of() -> Pair:
+def find_distances() -> Pair:
     queries, negatives = table(resolved(), 3, seed=1).points, table(resolved(), 4, seed=2).points
     wide = queries.astype(np.float64)[:, None], negatives.astype(np.float64)[None]
     found = hyperboloid.minkowski_dot(*wide).astype(np.float32)
     chosen, slopes = settings(score="distance"), np.empty_like(found)
     times = negatives[:, 0].copy()
-    scores.distances_of(found, slopes, queries, negatives, times, chosen, np.zeros(5, np.int64))
+    scores.find_distances(found, slopes, queries, negatives, times, chosen, np.zeros(5, np.int64))
     return found, losses.score("hyperboloid", "distance", *wide)
 
 
-def offset_of() -> Pair:
+def find_offset() -> Pair:
     """u + k v is the tangent gradient of <u, v> at v."""
     u, v = in_float64(table(resolved(), 2, seed=1)).points
-    found = u + scores.offset_of(hyperboloid.minkowski_dot(u, v), settings(score="inner")) * v
+    found = u + scores.find_offset(hyperboloid.minkowski_dot(u, v), settings(score="inner")) * v
     return found, hyperboloid.project_to_tangent(v, losses.score_gradients("hyperboloid", "inner", u, v)[1])
 
 
@@ -74,7 +74,7 @@ def losses_of_row() -> Pair:
     row = np.array([[0.1, -2.0, 0.9, 0.4]], np.float32)
     compared = np.append(0.3, row[0])
     chosen = settings(loss="wmrb", scale=2.0)
-    value = scores.losses_of_row(row, 0, 0, 1, workspace.positives, workspace.tile.sums, chosen)
+    value = scores.losses_of_row(row, 0, 0, 1, workspace.positives, workspace.tile, chosen)
     expected, derivatives = losses.loss("wmrb", compared, scale=2.0, weight=1.5)
     return [value, workspace.positives.pulls[0], *row[0]], [expected, *derivatives]
 
@@ -97,7 +97,7 @@ def step_rows() -> Pair:
     return fast.points, slow.points
 
 
-def slot_of() -> Pair:
+def find_slot() -> Pair:
     config = resolved(targets="separate")
     work = allocate_workspace(config, rows=9, history_count=9, item_count=9, shared=False)
     step = allocate_step(config, rows=9, item_count=9)
@@ -105,7 +105,7 @@ def slot_of() -> Pair:
     slot_numbers: dict[tuple[int, int], int] = {}
     found, expected, used = [], [], 0
     for row, side in [(4, HISTORY), (2, HISTORY), (4, HISTORY), (4, TARGET)]:
-        slot, used = histories.slot_of(row, side, used, slots)
+        slot, used = histories.find_slot(row, side, used, slots)
         found.append(slot)
         expected.append(slot_numbers.setdefault((row, side), len(slot_numbers)))
     return found, expected
@@ -255,13 +255,13 @@ CASES: dict[str, Callable[[], Pair]] = {
         for function in (
             draw_negatives,
             unseen,
-            score_of,
-            distances_of,
-            offset_of,
+            find_score,
+            find_distances,
+            find_offset,
             losses_of_row,
             pull_to_origin,
             step_rows,
-            slot_of,
+            find_slot,
             write_queries,
             spread_gradients,
             compose,
@@ -278,11 +278,11 @@ CASES: dict[str, Callable[[], Pair]] = {
 PARTS = {
     "add_point": "write_queries",
     "write_midpoint": "write_queries",
-    "part_of": "apply_gradients",
+    "find_part": "apply_gradients",
     "clear": "compose_points",
-    "bit_of": "unseen",
+    "find_bit": "unseen",
     "chain": "asymmetric_gradients",
-    "clipping_of": "step_rows",
+    "find_clipping": "step_rows",
     "capped": "step_rows",
     "step_factor": "step_rows",
     "settle": "step_rows",
@@ -295,7 +295,7 @@ def test_a_kernel_computes_what_its_reference_computes(name: str) -> None:
     found, expected = (np.asarray(side, np.float64) for side in CASES[name]())
     assert found.shape == expected.shape
     np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
-    if name in ("mix", "key_for", "below", "permuted", "draw_negatives", "unseen", "slot_of", "own_weight"):
+    if name in ("mix", "key_for", "below", "permuted", "draw_negatives", "unseen", "find_slot", "own_weight"):
         assert found.tolist() == expected.tolist()
 
 

@@ -143,7 +143,7 @@ def test_folder_holds_what_the_contract_says(saved: Path) -> None:
         assert listed == {"sha256": hashlib.sha256(content).hexdigest(), "bytes": len(content)}
     assert sorted(load_file(saved / "points.safetensors")) == ["item_counts", "item_points"]
     assert sorted(load_file(saved / "user_points.safetensors")) == ["user_points"]
-    assert sorted(load_file(saved / "histories.safetensors")) == ["item_rows", "offsets", "weights"]
+    assert sorted(load_file(saved / "histories.safetensors")) == ["item_rows", "offsets", "times", "weights"]
     assert pl.read_parquet(saved / "items.parquet").columns == ["row", "id"]
     assert pl.read_parquet(saved / "users.parquet").columns == ["row", "id"]
 

@@ -16,7 +16,7 @@ from lorentzrec.geometry import euclidean, hyperboloid
 from lorentzrec.model.artifact import load
 from lorentzrec.model.model import Model
 from lorentzrec.model.notes import NoteKind
-from lorentzrec.points.composing import AttributePoints
+from lorentzrec.points.attribute_points import AttributePoints
 from lorentzrec.points.memory import build_memory
 from lorentzrec.points.placement import EVENTS_OF_ATTRIBUTES
 from tests.model.hand_made_models import hand_made, points

@@ -47,7 +47,7 @@ def resolved(config: TrainingConfig, *, ordered: bool = True) -> ResolvedConfig:
         ("threads", 0, "threads is 0: give a whole number of at least 1"),
         ("seed", -1, "seed is -1: give a whole number from 0 to 9223372036854775807"),
         ("geometry", "poincare", "geometry is 'poincare': give one of hyperboloid, euclidean"),
-        ("loss", "hinge", "loss is 'hinge': give one of bpr, wmrb, softmax"),
+        ("loss", "hinge", "loss is 'hinge': give one of bpr, wmrb, softmax, own:NAME"),
         ("score", 3, "score is 3: give one of inner, distance"),
     ],
 )
@@ -152,7 +152,7 @@ def test_settings_are_texts() -> None:
         ("deterministic=maybe", "deterministic is 'maybe': give true or false"),
         ("deterministic=1", "deterministic is '1': give true or false"),
         ("memory=None", "memory is 'None': give one of auto, none"),
-        ("loss='hinge'", "loss is \"'hinge'\": give one of bpr, wmrb, softmax"),
+        ("loss='hinge'", "loss is \"'hinge'\": give one of bpr, wmrb, softmax, own:NAME"),
     ]:
         with pytest.raises(ConfigError) as caught:
             config.with_settings([setting])
@@ -182,7 +182,7 @@ def test_large_catalogues_get_more_negatives(ordered: bool, items: int, negative
 
 
 def test_the_papers_optimiser_gets_a_rate_that_suits_triplets() -> None:
-    """Chosen on validation events of MovieLens 1M, see `docs/quality.md`."""
+    """Chosen on validation events of MovieLens 1M, see `docs/lab/quality.md`."""
     triplets = resolved(TrainingConfig(model="symmetric", loss="bpr", optimiser="rsgd"))
     assert (triplets.score, triplets.scale, triplets.learning_rate) == ("distance", 6.0, 0.03)
     assert triplets.learning_rate_decay == 0.9

@@ -17,14 +17,14 @@ Integers: TypeAlias = NDArray[np.int64]
 Booleans: TypeAlias = NDArray[np.bool_]
 
 
-def mask_of(rows: NDArray[np.integer[Any]], count: int) -> Booleans:
+def make_mask(rows: NDArray[np.integer[Any]], count: int) -> Booleans:
     """Which of `count` rows are among `rows`."""
     mask = np.zeros(count, bool)
     mask[rows] = True
     return mask
 
 
-def offsets_of(counts: NDArray[np.integer[Any]]) -> Integers:
+def make_offsets(counts: NDArray[np.integer[Any]]) -> Integers:
     """Where each group starts, and at the end the total, from the sizes of the groups."""
     return np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
 
@@ -40,7 +40,7 @@ class Groups:
     def from_lists(cls, lists: Sequence[Sequence[int]]) -> Groups:
         """One group for each list."""
         lengths = np.array([len(rows) for rows in lists], np.int64)
-        return cls(offsets_of(lengths), np.array([row for rows in lists for row in rows], np.int64))
+        return cls(make_offsets(lengths), np.array([row for rows in lists for row in rows], np.int64))
 
     def __len__(self) -> int:
         return len(self.offsets) - 1
@@ -60,18 +60,18 @@ def gather_groups(offsets: Integers, groups: Integers) -> tuple[Integers, Intege
     """The rows of some groups, one after another: for each row its position in `groups`, and its index."""
     lengths = offsets[groups + 1] - offsets[groups]
     positions = np.repeat(np.arange(len(groups)), lengths)
-    rows = np.repeat(offsets[groups] - offsets_of(lengths)[:-1], lengths)
+    rows = np.repeat(offsets[groups] - make_offsets(lengths)[:-1], lengths)
     rows += np.arange(len(rows))
     return positions, rows
 
 
-def spans_within(sizes: NDArray[Any], most: int) -> Iterator[tuple[int, int]]:
+def spans_within(sizes: NDArray[Any], limit: int) -> Iterator[tuple[int, int]]:
     """All groups in spans of consecutive ones, from the first to before the second number: each as long as their sizes
-    sum to at most `most`, or a single group that is larger."""
-    totals = offsets_of(sizes)
+    sum to at most `limit`, or a single group that is larger."""
+    totals = make_offsets(sizes)
     start = 0
     while start < len(sizes):
-        end = int(np.searchsorted(totals, totals[start] + most, side="right")) - 1
+        end = int(np.searchsorted(totals, totals[start] + limit, side="right")) - 1
         end = max(end, start + 1)
         yield start, end
         start = end

@@ -18,8 +18,8 @@ from lorentzrec.data.arrays import (
     Floats,
     Integers,
     gather_groups,
-    mask_of,
-    offsets_of,
+    make_mask,
+    make_offsets,
     spans_within,
     strongest_entries,
     update_digest,
@@ -56,7 +56,7 @@ class AttributeColumn:
     def values_of(self, text: str) -> Iterator[str]:
         """The values of one cell, such as `category=Women` and `category=Women > Shoes`."""
         if self.kind == "number":
-            yield f"{self.name}={self._bin_of(text)}"
+            yield f"{self.name}={self._find_bin(text)}"
             return
         for part in text.split("|"):
             names = [name.strip() for name in (part.split(">") if self.kind == "path" else [part])]
@@ -66,11 +66,11 @@ class AttributeColumn:
             for depth in range(len(names)):
                 yield f"{self.name}={' > '.join(names[: depth + 1])}"
 
-    def _bin_of(self, text: str) -> str:
+    def _find_bin(self, text: str) -> str:
         number = _number(text, self.name)
-        place = int(np.searchsorted(self.edges, number, side="right"))
-        low = f"{self.edges[place - 1]:g}" if place else ""
-        high = f"{self.edges[place]:g}" if place < len(self.edges) else ""
+        index = int(np.searchsorted(self.edges, number, side="right"))
+        low = f"{self.edges[index - 1]:g}" if index else ""
+        high = f"{self.edges[index]:g}" if index < len(self.edges) else ""
         return f"{low} to {high}" if low and high else f"below {high}" if high else f"from {low}" if low else "any"
 
 
@@ -148,7 +148,7 @@ class ItemAttributes:
             raise InputError(f"the frame has none of the attribute columns ({names}): check the names")
         missing = [f"there is no column {column.name!r}" for column in self.columns if column not in present]
         found = _read(table, item, present)
-        return replace(found, notes=(*missing, *found.notes)).in_terms_of(self)
+        return replace(found, notes=(*missing, *found.notes)).encode_with(self)
 
     def __repr__(self) -> str:
         described = int((np.diff(self.offsets) > 0).sum())
@@ -179,11 +179,11 @@ class ItemAttributes:
         paths, or of the first column."""
         first = next((column for column in self.columns if column.kind == "path"), None)
         first = first or next(iter(self.columns), None)
-        right = np.ones(len(self.values), bool)
+        matching = np.ones(len(self.values), bool)
         if first is not None:
-            right = self.values.series.str.starts_with(f"{first.name}=").to_numpy()
+            matching = self.values.series.str.starts_with(f"{first.name}=").to_numpy()
         found = np.full(len(self.items), UNKNOWN, np.int64)
-        chosen = right[self.rows]
+        chosen = matching[self.rows]
         found[self.owners[chosen]] = self.rows[chosen]  # the last one counts
         return found
 
@@ -193,18 +193,18 @@ class ItemAttributes:
             return replace(self, items=items)
         found = self.items.rows(items.series)
         own = np.flatnonzero(found != UNKNOWN)
-        places, entries = gather_groups(self.offsets, found[own])
-        counts = np.bincount(own[places], minlength=len(items))
-        return replace(self, items=items, offsets=offsets_of(counts), rows=self.rows[entries])
+        indices, entries = gather_groups(self.offsets, found[own])
+        counts = np.bincount(own[indices], minlength=len(items))
+        return replace(self, items=items, offsets=make_offsets(counts), rows=self.rows[entries])
 
-    def seen_with(self, items: Booleans) -> ItemAttributes:
+    def keep_values_of(self, items: Booleans) -> ItemAttributes:
         """Without the attributes that none of these items has."""
-        kept = mask_of(self.rows[items[self.owners]], len(self.values))
+        kept = make_mask(self.rows[items[self.owners]], len(self.values))
         if kept.all():
             return self
         return self._with_values(Vocabulary(self.values.series.filter(kept), name="attribute"))
 
-    def in_terms_of(self, other: ItemAttributes) -> ItemAttributes:
+    def encode_with(self, other: ItemAttributes) -> ItemAttributes:
         """These items with the `values` of another object; values that it does not have are left out, with a note."""
         found = replace(self._with_values(other.values), columns=other.columns)
         if unknown := len(self.rows) - len(found.rows):
@@ -216,10 +216,10 @@ class ItemAttributes:
         """With other values; those of these that it does not hold are left out."""
         found = values.rows(self.values.series)[self.rows]
         known = found != UNKNOWN
-        offsets = offsets_of(np.bincount(self.owners[known], minlength=len(self.items)))
+        offsets = make_offsets(np.bincount(self.owners[known], minlength=len(self.items)))
         return replace(self, values=values, offsets=offsets, rows=found[known].astype(np.int32))
 
-    def completed_by(self, earlier: ItemAttributes) -> ItemAttributes:
+    def fill_from(self, earlier: ItemAttributes) -> ItemAttributes:
         """With what an earlier object has of the same items that have no attributes here; its values come first."""
         values = earlier.values.union(self.values)
         own = self.counts > 0
@@ -231,7 +231,7 @@ class ItemAttributes:
         return replace(
             self,
             values=values,
-            offsets=offsets_of(np.bincount(owners, minlength=len(self))),
+            offsets=make_offsets(np.bincount(owners, minlength=len(self))),
             rows=rows[order].astype(np.int32),
             columns=tuple(columns.values()),
         )
@@ -379,6 +379,6 @@ def _read(table: pl.DataFrame, item: str, columns: tuple[AttributeColumn, ...]) 
         notes.append(f"{Count(empty):item has|items have} no attributes")
     known = Vocabulary(pairs["value"].unique().sort(), name="attribute")
     order = np.argsort(pairs["row"].to_numpy(), kind="stable")
-    offsets = offsets_of(np.bincount(pairs["row"].to_numpy(), minlength=len(ids)))
+    offsets = make_offsets(np.bincount(pairs["row"].to_numpy(), minlength=len(ids)))
     rows_of_values = known.rows(pairs["value"])[order].astype(np.int32)
     return ItemAttributes(ids, known, offsets, rows_of_values, columns, tuple(notes))

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from lorentzrec.base.counting import Count
 from lorentzrec.base.tabular import to_pandas
 from lorentzrec.data.arrays import Booleans, Integers, gather_groups, update_digest
-from lorentzrec.data.arrays import offsets_of as offsets_of
+from lorentzrec.data.arrays import make_offsets as make_offsets
 from lorentzrec.data.event_order import GIVEN, SHUFFLED, describe_ties, number_orders, order_key, random_key, tie_key
 from lorentzrec.data.frames import polars_series
 from lorentzrec.data.readers import find_reader
@@ -78,6 +78,8 @@ class Interactions:
     """Equal numbers are one order (a basket, an invoice) of a customer; None if orders are not known."""
     ties_given: bool = False
     """Whether events with equal times are in the order of the input, which was declared to be meaningful."""
+    deliveries: tuple[str, ...] = ()
+    """Digests of the deliveries of the dataset that these events are from; empty if they are from elsewhere."""
     notes: tuple[str, ...] = field(default=())
     """What a reader of results should know about these data, one sentence each."""
 
@@ -290,6 +292,16 @@ class Interactions:
         positions: Integers = runs - np.repeat(begins, self.lengths[self.lengths > 0])
         return positions
 
+    @property
+    def first_purchases(self) -> Booleans:
+        """Which events have an item that the customer has in no earlier order."""
+        pairs = self.user_rows.astype(np.int64) * len(self.items) + self.item_rows
+        _, numbers = np.unique(pairs, return_inverse=True)
+        first = np.full(len(self), len(self), np.int64)
+        np.minimum.at(first, numbers, self.order_positions)
+        found: Booleans = self.order_positions == first[numbers]
+        return found
+
     def with_orders_together(self) -> Interactions:
         """The same events with those of an order one after another, even where the times of orders overlap."""
         order = np.lexsort((self.order_positions, self.user_rows))
@@ -300,7 +312,7 @@ class Interactions:
         """Whether at least half of the events have an order with several events. Without times there are no orders."""
         if not self.ordered or len(self) == 0:
             return False
-        owners = np.repeat(offsets_of(self.lengths)[:-1], self.lengths)  # so that no two customers share a number
+        owners = np.repeat(make_offsets(self.lengths)[:-1], self.lengths)  # so that no two customers share a number
         sizes = np.bincount(owners + self.order_positions, minlength=len(self))
         return bool(sizes[sizes > 1].sum() >= 0.5 * len(self))
 
@@ -349,7 +361,7 @@ class Interactions:
         lengths = self.offsets[user_rows + 1] - self.offsets[user_rows]  # faster than those of all customers
         columns = self.weights, self.times, self.order_ages
         chosen = (None if column is None else column[events] for column in columns)
-        return Histories(self.item_rows[events], offsets_of(lengths), *chosen)  # type: ignore[arg-type]
+        return Histories(self.item_rows[events], make_offsets(lengths), *chosen)  # type: ignore[arg-type]
 
     def history_ids(self, user: Id) -> list[Id]:
         """The item ids of one customer, oldest first."""
@@ -391,7 +403,7 @@ class Interactions:
     def take(self, events: Integers | Booleans, lengths: Integers, **changes: Any) -> Interactions:
         """These events, in histories of these lengths; `changes`: other fields that are to differ."""
         taken: dict[str, Any] = {name: values[events] for name, values in self.event_columns().items()}
-        return replace(self, offsets=offsets_of(lengths), **(taken | changes))
+        return replace(self, offsets=make_offsets(lengths), **(taken | changes))
 
     def split(self, how: str = "leave_last_out", **options: Any) -> tuple[Interactions, ...]:
         """Training part first, then validation where there is one, then test; names and options in `data.splitting`."""
@@ -415,8 +427,8 @@ class Interactions:
         from scipy import sparse
 
         chosen = np.arange(len(self.users)) if user_rows is None else user_rows
-        places, events = gather_groups(self.offsets, chosen)
-        entries = np.ones(len(events), np.float32), (places, self.item_rows[events])
+        indices, events = gather_groups(self.offsets, chosen)
+        entries = np.ones(len(events), np.float32), (indices, self.item_rows[events])
         matrix = sparse.csr_array(entries, (len(chosen), len(self.items)))
         matrix.data[:] = 1  # SciPy adds up repeated events
         return matrix
@@ -441,7 +453,7 @@ def _number_of_first_run(user_rows: NDArray[np.int32], orders: NDArray[np.int32]
     return numbers
 
 
-def refuse_other_data(data: object, function: str) -> None:
+def check_is_interactions(data: object, function: str) -> None:
     """Raise an `InputError` that names how to make interactions of `data`, unless it is interactions already."""
     if isinstance(data, Interactions):
         return

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from lorentzrec.base.counting import Count
-from lorentzrec.data.arrays import Booleans, Integers, offsets_of
+from lorentzrec.data.arrays import Booleans, Integers, make_offsets
 from lorentzrec.data.event_order import KEY_RANGE, random_key
 from lorentzrec.data.interactions import Interactions
 from lorentzrec.data.joining import concatenate, reindex
@@ -159,6 +159,33 @@ RULES = {
     "held_out_customers": Rule(("history", "test"), _held_out_customers, last_event_rule=True),
 }
 """Splits by name, except `given`, which takes its test part from outside."""
+BUILT_IN = frozenset(RULES)
+
+
+def register_split(
+    name: str, parts: tuple[str, ...] = ("test",), *, needs_times: bool = False
+) -> Callable[[Callable[..., dict[str, Any]]], Callable[..., dict[str, Any]]]:
+    """Register a split of your own for this process, for `Interactions.split(NAME, option=...)`::
+
+        @register_split("every_third", needs_times=True)
+        def every_third(events, *, first=2):
+            return {"test": events.position % 3 == first}
+
+    The function gets `EventColumns`: `user_row`, `position` in the history, `length` of the history, `time`,
+    `first_time` of the customer and `last_time` of all events, as arrays with one entry per event. It gives a mask for
+    each of `parts`; the part "left_out" belongs to none. Everything else is training. Its keyword arguments are the
+    options of the split.
+    """
+
+    def register(function: Callable[..., dict[str, Any]]) -> Callable[..., dict[str, Any]]:
+        if name in BUILT_IN or name == "given":
+            raise ConfigError(f"{name} is a split of lorentzrec: give another name")
+        if parts[-1:] != ("test",):
+            raise ConfigError(f"the parts are {parts}: the last one has to be 'test'")
+        RULES[name] = Rule(parts, function, needs_times=needs_times)
+        return function
+
+    return register
 
 
 def find_rule(how: str, options: Mapping[str, Any], *, ordered: bool) -> Rule:
@@ -166,7 +193,7 @@ def find_rule(how: str, options: Mapping[str, Any], *, ordered: bool) -> Rule:
     if how not in RULES:
         raise ConfigError(f"there is no split {how!r}: use one of {', '.join([*RULES, 'given'])}")
     rule = RULES[how]
-    known = [name for name in inspect.signature(rule.masks).parameters if name != "events"]
+    known = [*inspect.signature(rule.masks).parameters][1:]
     for name in options:
         if name not in known:
             raise ConfigError(f"the split {how} has no option {name!r}: use {', '.join([*known, 'drop_unseen_items'])}")
@@ -208,11 +235,12 @@ all but their last event, `test` that event: can the model serve customers it ha
         parts, names, notes = _split_given(interactions, **options)
     else:
         rule = find_rule(how, options, ordered=interactions.ordered)
-        columns = _columns_of(interactions)
+        columns = _list_columns(interactions)
         if rule.needs_orders:
             columns = replace(columns, order=_order_columns(interactions))
         masks = rule.masks(columns, **options)
         names = rule.parts
+        _check_masks(how, names, masks, len(interactions))
         elsewhere = np.logical_or.reduce(list(masks.values()))
         parts = [interactions.select(~elsewhere), *(interactions.select(masks[name]) for name in names)]
         notes = _notes(interactions, how, rule, columns, masks)
@@ -226,6 +254,18 @@ all but their last event, `test` that event: can the model serve customers it ha
         if len(part) == 0:
             raise InputError(f"the split {how} leaves the {name} part without events: use another split, or more data")
     return tuple(replace(part, notes=part.notes + tuple(notes)) for part in parts)
+
+
+def _check_masks(how: str, names: tuple[str, ...], masks: Mapping[str, Any], count: int) -> None:
+    """Raise a `ConfigError` unless there is one mask per part, and no event is in two of them."""
+    allowed = {*names, "left_out"}
+    if not set(names) <= set(masks) <= allowed:
+        raise ConfigError(f"the split {how} gives masks for {', '.join(masks)}: give them for {', '.join(names)}")
+    for name, mask in masks.items():
+        if getattr(mask, "shape", None) != (count,) or mask.dtype != np.bool_:
+            raise ConfigError(f"the split {how}: the mask of {name} is not an array of {count} booleans")
+    if len(masks) > 1 and np.add.reduce([mask.astype(np.int8) for mask in masks.values()]).max(initial=0) > 1:
+        raise ConfigError(f"the split {how} puts an event into two parts: let the masks not overlap")
 
 
 def before_test(parts: Mapping[str, Interactions]) -> Interactions:
@@ -247,7 +287,7 @@ def unseen_note(part: str, count: int) -> str:
     return f"{Count(count):{part} event|{part} events} removed because their item has no training event"
 
 
-def _columns_of(interactions: Interactions) -> EventColumns:
+def _list_columns(interactions: Interactions) -> EventColumns:
     times, user_rows = interactions.times, interactions.user_rows.astype(np.int64)
     position, length = positions(interactions)
     if times is None or len(times) == 0:
@@ -264,7 +304,7 @@ def _order_columns(interactions: Interactions) -> OrderColumns:
     counts = np.zeros(len(lengths), np.int64)
     counts[filled] = np.maximum.reduceat(position, starts[filled]) + 1
     # Orders are numbered as they begin, so the first event of an order is the first with its number.
-    orders = np.repeat(offsets_of(counts)[:-1], lengths) + position
+    orders = np.repeat(make_offsets(counts)[:-1], lengths) + position
     first = np.unique(orders, return_index=True)[1]
     before = np.where(np.isin(first, starts[filled]), -np.inf, times[first - 1])
     return OrderColumns(position, np.repeat(counts, lengths), times[first][orders], before[orders])
@@ -281,7 +321,7 @@ def positions(interactions: Interactions) -> tuple[Integers, Integers]:
     lengths, starts = interactions.lengths, interactions.offsets[:-1]
     if interactions.labels is None:
         return np.arange(len(interactions)) - np.repeat(starts, lengths), np.repeat(lengths, lengths)
-    counted = offsets_of(interactions.labels.astype(np.int64))
+    counted = make_offsets(interactions.labels.astype(np.int64))
     targets = np.repeat(counted[interactions.offsets[1:]] - counted[starts], lengths)
     position = counted[1:] - np.repeat(counted[starts], lengths) - 1
     if not interactions.ordered:
@@ -308,7 +348,8 @@ def _notes(
         left_out = int(masks["left_out"].sum())
         newcomers = len(np.unique(interactions.user_rows[masks["left_out"]]))
         whose = f"{Count(newcomers):customer|customers} first seen after training ends"
-        notes.append(f"{Count(left_out):event|events} left out, of {LATER_ORDERS if how == 'next_order' else whose}")
+        reason = f", of {LATER_ORDERS if how == 'next_order' else whose}" if how in BUILT_IN else ""
+        notes.append(f"{Count(left_out):event|events} left out{reason}")
     return notes
 
 

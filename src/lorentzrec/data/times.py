@@ -90,7 +90,7 @@ def fault_of_late_times(sample: pl.Series) -> RowFault:
     return RowFault("after the year 2099", f"`time_unit='{likely}'`" if len(numbers) else "")
 
 
-def seconds_of(microseconds: pl.Series) -> pl.Series:
+def to_seconds(microseconds: pl.Series) -> pl.Series:
     """Whole seconds if all times are, else seconds with a fraction."""
     whole = bool((microseconds % MICROSECONDS == 0).all())
     return microseconds // MICROSECONDS if whole else microseconds / float(MICROSECONDS)
@@ -121,7 +121,7 @@ def convert_to_seconds(series: pl.Series, *, unit: TimeUnit = "auto", time_forma
             raise InputError(f"the time in row {row + 1} is {series[row]!r}, {fault.reason}: {action}")
     if series.dtype.is_numeric() and unit in ("auto", "seconds") and time_format is None:
         return series.cast(pl.Int64) if series.dtype.is_integer() else series.cast(pl.Float64)
-    return seconds_of(instants)
+    return to_seconds(instants)
 
 
 def are_times(sample: pl.Series) -> bool:

@@ -11,8 +11,7 @@ from numpy.typing import NDArray
 from lorentzrec.learning.kernels.compiling import fetch_add, kernel
 
 _LOOKS = 100_000
-"""How often a waiting thread looks, in about half a millisecond, before it sleeps: a step takes a few milliseconds, and
-being woken a tenth of one."""
+"""How often a thread looks before it sleeps: about 0.5 ms. A step takes a few ms, and waking a thread 0.1 ms."""
 
 
 @kernel

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from lorentzrec.base.threads import thread_pool
 from lorentzrec.data.arrays import Booleans
 from lorentzrec.data.attributes import ItemAttributes
-from lorentzrec.data.interactions import Interactions, offsets_of
+from lorentzrec.data.interactions import Interactions, make_offsets
 from lorentzrec.errors import InputError, TrainingError
 from lorentzrec.learning.barrier import Barrier
 from lorentzrec.learning.kernels.attributes import compose_points, pass_to_vectors
@@ -347,7 +347,7 @@ def count_targets(data: Interactions, history: str) -> NDArray[np.int64]:
     if data.labels is None:
         return np.maximum(data.lengths - int(causal), 0)
     labels = data.labels.astype(np.int64)
-    counts: NDArray[np.int64] = np.diff(offsets_of(labels)[data.offsets])
+    counts: NDArray[np.int64] = np.diff(make_offsets(labels)[data.offsets])
     if causal:
         owners = np.flatnonzero(data.lengths)
         counts[owners] -= labels[data.offsets[owners]]
@@ -364,7 +364,7 @@ def cut_epoch(
     """Divide the customers of an asymmetric epoch into blocks; `targets` and `lengths` are those of all customers."""
     order = shuffle_learners(learners, config.seed, epoch)
     bounds = cut_blocks(lengths[order], block_rows(config))
-    return EpochCut(order, bounds, np.diff(offsets_of(targets[order])[bounds]))
+    return EpochCut(order, bounds, np.diff(make_offsets(targets[order])[bounds]))
 
 
 def block_rows(config: ResolvedConfig) -> int:

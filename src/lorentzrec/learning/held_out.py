@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lorentzrec.data.arrays import mask_of, offsets_of
+from lorentzrec.data.arrays import make_mask, make_offsets
 from lorentzrec.data.interactions import Interactions
 from lorentzrec.data.vocabulary import UNKNOWN
 from lorentzrec.errors import InputError
@@ -57,7 +57,7 @@ def divide(held_out: Interactions, training: Interactions, config: ResolvedConfi
     order = np.random.default_rng([config.seed, 2]).permutation(customers)
     half, limit = (len(order) + 1) // 2, max(1, count_customers(training, config))
     choosing, checking = (
-        held_out.select(mask_of(chosen, len(held_out.users))[held_out.user_rows])
+        held_out.select(make_mask(chosen, len(held_out.users))[held_out.user_rows])
         for chosen in (order[: min(half, limit)], order[half:])
     )
     return HeldOutHalves(choosing, checking if len(checking) else None)
@@ -76,7 +76,7 @@ def hold_out(
         return data, None
     labels = np.ones(len(data), bool) if data.labels is None else data.labels
     last = np.maximum(data.offsets[1:] - 1, 0)
-    before = offsets_of(labels.astype(np.int64))[data.offsets]  # labelled events before each customer
+    before = make_offsets(labels.astype(np.int64))[data.offsets]  # labelled events before each customer
     counts = np.diff(before)
     if config.history == "orders":
         count_before = np.zeros(len(data.users), np.int64)  # orders before the newest one
@@ -101,7 +101,7 @@ def hold_out(
     if not data.ordered:
         skipped = (random.random(count) * counts[chosen]).astype(np.int64)  # labelled events before the chosen one
         positions = np.flatnonzero(labels)[before[chosen] + skipped]
-    held_out = mask_of(positions, len(data))
+    held_out = make_mask(positions, len(data))
     if config.history == "orders":
-        held_out = newest & mask_of(chosen, len(data.users))[data.user_rows]
+        held_out = newest & make_mask(chosen, len(data.users))[data.user_rows]
     return data.select(~held_out), data.select(held_out)

@@ -10,7 +10,7 @@ import numpy as np
 from lorentzrec.data.arrays import Floats
 from lorentzrec.data.interactions import Interactions
 from lorentzrec.evaluation.next_events import NextEvents
-from lorentzrec.evaluation.protocol import cutoff_of, evaluate
+from lorentzrec.evaluation.protocol import evaluate, parse_cutoff
 from lorentzrec.evaluation.reality_check import find_repeats
 from lorentzrec.model.model import Model
 from lorentzrec.points.memory import build_memory
@@ -51,7 +51,7 @@ def choose_weight(model: Model, held_out: Interactions, metric: str) -> Choice:
     if model.histories is None:
         raise ValueError("the model has no histories")
     memory = build_memory(model.histories, config.memory_neighbours, ordered=config.history == "causal")
-    options: dict[str, Any] = {"k": cutoff_of(metric), "threads": config.threads}
+    options: dict[str, Any] = {"k": parse_cutoff(metric), "threads": config.threads}
     if config.history == "orders" and not find_repeats(held_out, model.histories).all():
         options["candidates"] = "new"
 
@@ -81,7 +81,7 @@ def adjust_weight(model: Model, task: NextEvents, metric: str) -> float:
         return 0.0
     weight = 0.0 if model.memory is None else memory.weight * config.scale
     index = int(np.abs(np.array(WEIGHTS) - weight).argmin())
-    options = {"k": cutoff_of(metric), "histories": task.histories, "intervals": False, "threads": config.threads}
+    options = {"k": parse_cutoff(metric), "histories": task.histories, "intervals": False, "threads": config.threads}
 
     def measure(weight: float) -> float:
         weighed = model.with_points(memory=memory.with_weight(weight / config.scale))

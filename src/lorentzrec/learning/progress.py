@@ -5,9 +5,13 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Iterable
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
+from lorentzrec.base.counting import Count
 from lorentzrec.model.record import EpochRecord
+
+if TYPE_CHECKING:
+    from lorentzrec.model.model import Model
 
 _SECONDS_BETWEEN_LINES = 1.0
 
@@ -96,6 +100,15 @@ class TrainingProgress:
             self._line_at = time.monotonic()
             speed = f"{record.events_per_second / 1e6:.2f} M/s"
             print(f"epoch {record.epoch}/{self._epochs} loss {record.loss:.4f} {speed}{self._validation}", flush=True)
+
+
+def print_end(model: Model) -> None:
+    """Print what was trained, where neither a bar nor lines have shown it."""
+    if sys.stderr.isatty() or in_notebook():
+        return
+    seconds = sum(epoch.seconds for epoch in model.record)
+    notes = f"; {Count(len(model.notes)):note|notes}: model.notes" if model.notes else ""
+    print(f"trained {Count(len(model.record)):epoch|epochs} in {seconds:.0f} s{notes}", file=sys.stderr, flush=True)
 
 
 def in_notebook() -> bool:

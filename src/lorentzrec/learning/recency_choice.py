@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lorentzrec.data.arrays import mask_of
+from lorentzrec.data.arrays import make_mask
 from lorentzrec.data.interactions import Interactions
-from lorentzrec.evaluation.protocol import cutoff_of, evaluate
+from lorentzrec.evaluation.protocol import evaluate, parse_cutoff
 from lorentzrec.model.config import ResolvedConfig, TrainingConfig
 from lorentzrec.model.model import Model
 
@@ -64,7 +64,7 @@ def choose_recency(
     values = []
     for recency in RECENCIES:
         model = train(training, pilot.replace(recency=recency))
-        report = evaluate(model, held_out, k=cutoff_of(metric), intervals=False, threads=config.threads)
+        report = evaluate(model, held_out, k=parse_cutoff(metric), intervals=False, threads=config.threads)
         values.append(report.per_user[metric])
     means = np.array([value.mean() for value in values])
     best = int(np.argmax(means[:-1]))
@@ -77,4 +77,4 @@ def sample_customers(data: Interactions, seed: int) -> Interactions:
     """The events of random customers: as many customers as fit into half of all events and into `EVENT_LIMIT`."""
     order = np.random.default_rng([seed, 2]).permutation(len(data.users))
     fitting = np.cumsum(data.lengths[order]) <= min(EVENT_LIMIT, len(data) // 2)
-    return data.select(mask_of(order[fitting], len(data.users))[data.user_rows])
+    return data.select(make_mask(order[fitting], len(data.users))[data.user_rows])

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -12,15 +13,16 @@ from lorentzrec.data.arrays import Floats, gather_groups
 from lorentzrec.data.interactions import Interactions
 from lorentzrec.data.joining import reindex
 from lorentzrec.data.vocabulary import Vocabulary
-from lorentzrec.evaluation.protocol import cutoff_of, evaluate
+from lorentzrec.evaluation.protocol import evaluate, parse_cutoff
 from lorentzrec.model.model import Model
 from lorentzrec.points.repeats import Repeats, find_rates
 
 WEIGHTS = (4.0, 8.0, 16.0, 32.0, 64.0)
 """In units of the loss, where the score is multiplied by `scale`."""
-HALF_LIVES = (20.0, 40.0, 80.0, 160.0, None)
-USUAL_WEIGHT, USUAL_HALF_LIFE = 32.0, 80.0
-"""Where the search begins, and what an interrupted training uses."""
+HALF_LIVES = (20.0, 40.0, 80.0, 160.0, 320.0, None)
+ORDER_DECAYS = (0.9, 0.97, 1.0)
+USUAL_WEIGHT, USUAL_HALF_LIFE, USUAL_DECAY = 32.0, 320.0, 0.97
+"""What is kept unless another value is better by a standard error."""
 LOWEST = np.float32(-1e30)
 """The score of an item that must not be recommended."""
 
@@ -30,6 +32,7 @@ class RepeatChoice:
     weight: float
     """0: items of the history are better left out."""
     half_life: float | None
+    order_decay: float
     customers: int
     unseen: float
     """The metric if items of the history are left out."""
@@ -49,8 +52,8 @@ def has_repeats(held_out: Interactions, histories: Interactions) -> bool:
 def choose_repeats(model: Model, held_out: Interactions, metric: str) -> RepeatChoice:
     """The repeats for finding the `held_out` events with the points and the memory of `model`.
 
-    The weight is chosen first, with the usual half-life, and the half-life with this weight. Repeats have to be better
-    than a list without items of the history by a standard error.
+    The weight is chosen first, then the half-life, and the decay per order last. The usual value is kept unless another
+    one is better by a standard error, and so is a list without items of the history.
     """
     config = model.config
     if model.histories is None:
@@ -60,25 +63,35 @@ def choose_repeats(model: Model, held_out: Interactions, metric: str) -> RepeatC
 
     def measure(recommender: Any) -> Floats:
         return evaluate(
-            recommender, held_out, k=cutoff_of(metric), candidates="all", intervals=False, threads=config.threads
+            recommender, held_out, k=parse_cutoff(metric), candidates="all", intervals=False, threads=config.threads
         ).per_user[metric]
 
-    def measure_repeats(weight: float, half_life: float | None) -> Floats:
-        return measure(model.with_points(repeats=Repeats(rates, weight / config.scale, half_life)))
+    def measure_repeats(repeats: Repeats) -> Floats:
+        return measure(model.with_points(repeats=repeats))
 
     unseen = measure(_Unseen(model))
-    usual = USUAL_HALF_LIFE if timed else None
-    by_weight = [measure_repeats(weight, usual) for weight in WEIGHTS]
-    weight = WEIGHTS[_best(by_weight)]
-    half_life, values = usual, by_weight[WEIGHTS.index(weight)]
+    usual = Repeats(rates, USUAL_WEIGHT / config.scale, *((USUAL_HALF_LIFE, USUAL_DECAY) if timed else (None,)))
+    best, values = usual, np.empty(0)
+    grids: dict[str, Sequence[Any]] = {"weight": [weight / config.scale for weight in WEIGHTS]}
     if timed:
-        by_half_life = [values if one == usual else measure_repeats(weight, one) for one in HALF_LIVES]
-        best = _best(by_half_life)
-        half_life, values = HALF_LIVES[best], by_half_life[best]
-    gains = values - unseen
-    if gains.mean() <= gains.std() / np.sqrt(len(gains)):
-        weight = 0.0
-    return RepeatChoice(weight, half_life, len(gains), float(unseen.mean()), float(values.mean()))
+        grids |= {"half_life": HALF_LIVES, "order_decay": ORDER_DECAYS}
+    for name, grid in grids.items():
+        kept, index = values, grid.index(getattr(best, name))
+        found = [
+            kept if len(kept) and number == index else measure_repeats(replace(best, **{name: value}))
+            for number, value in enumerate(grid)
+        ]
+        index = highest if _is_better(found[highest := _best(found)], found[index]) else index
+        best, values = replace(best, **{name: grid[index]}), found[index]
+    better = _is_better(values, unseen)
+    means = float(unseen.mean()), float(values.mean())
+    return RepeatChoice(best.weight * config.scale * better, best.half_life, best.order_decay, len(values), *means)
+
+
+def _is_better(values: Floats, usual: Floats) -> bool:
+    """Whether the mean is higher by more than a standard error of the difference."""
+    gains = values - usual
+    return bool(gains.mean() > gains.std() / np.sqrt(len(gains)))
 
 
 def _best(values: list[Floats]) -> int:

@@ -12,37 +12,43 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lorentzrec.base.interrupts import deferred_interrupts
-from lorentzrec.data.arrays import Booleans
+from lorentzrec.data.arrays import Booleans, make_mask
 from lorentzrec.data.attributes import ItemAttributes
 from lorentzrec.data.event_order import mentions_ties
 from lorentzrec.data.interactions import Interactions
 from lorentzrec.data.vocabulary import UNKNOWN
 from lorentzrec.errors import ConfigError, InputError
-from lorentzrec.evaluation.protocol import cutoff_of, evaluate
+from lorentzrec.evaluation.protocol import evaluate, parse_cutoff
 from lorentzrec.evaluation.reality_check import check_reality
 from lorentzrec.learning.checkpoint import Checkpoint
 from lorentzrec.learning.epochs import EpochRunner, Runner, find_learners
 from lorentzrec.learning.held_out import HeldOutHalves, count_customers, divide, hold_out
 from lorentzrec.learning.kernels.structures import Table
 from lorentzrec.learning.memory_weight import choose_weight, usual_weight
+from lorentzrec.learning.own_losses import find_address
 from lorentzrec.learning.progress import TrainingProgress
 from lorentzrec.learning.recency_choice import choose_recency
-from lorentzrec.learning.repeat_choice import USUAL_HALF_LIFE, choose_repeats, has_repeats
+from lorentzrec.learning.repeat_choice import USUAL_DECAY, USUAL_HALF_LIFE, choose_repeats, has_repeats
 from lorentzrec.learning.repeat_choice import USUAL_WEIGHT as USUAL_REPEATS
 from lorentzrec.learning.tables import copy_points, make_table
+from lorentzrec.learning.trend_choice import USUAL_DAYS, choose_trend
 from lorentzrec.learning.warm_start import continued_config, copy_optimiser_state, start_from
-from lorentzrec.model.catalogue import with_alike
-from lorentzrec.model.config import ResolvedConfig, TrainingConfig
+from lorentzrec.model.catalogue import add_similar_to_memory
+from lorentzrec.model.config import OWN, ResolvedConfig, TrainingConfig
 from lorentzrec.model.model import Model
 from lorentzrec.model.notes import Note, NoteKind
 from lorentzrec.model.reality_check import RealityCheck
 from lorentzrec.model.record import EpochRecord
-from lorentzrec.points.composing import AttributePoints, compose
+from lorentzrec.points.attribute_points import AttributePoints, compose
 from lorentzrec.points.memory import Memory, build_memory
 from lorentzrec.points.points import Points
 from lorentzrec.points.repeats import Repeats, find_rates
+from lorentzrec.points.similarity import build_similarity
+from lorentzrec.points.trend import Trend, find_trend
 
 VALIDATION_METRIC = "ndcg@10"
+NEWEST_EPOCHS, NEWEST_RATE = 4, 0.6
+"""How often held-out orders are learned in the end, and at which part of the learning rate."""
 
 
 class TrainingRun:
@@ -75,11 +81,17 @@ class TrainingRun:
             raise InputError(f"validate_every={validate_every}: validate after every 1, 2, ... epochs")
         self.data, self.metric, self.validate_every = data, metric, validate_every
         self.start = start
+        self.given = config if config is not None and start is None else TrainingConfig()
+        """The settings that the caller chose."""
         chosen = config or TrainingConfig() if start is None else continued_config(start, config)
         if make_runner is not None and data.in_orders:
             if chosen.history == "orders":
                 raise ConfigError("only the local engine learns from orders: train on it, or set history=causal")
             chosen = chosen if chosen.history else chosen.replace(history="causal")
+        if (chosen.loss or "").startswith(OWN):
+            if make_runner is not None:
+                raise ConfigError(f"only the local engine knows loss={chosen.loss}: with Keras, give a loss to compile")
+            find_address(str(chosen.loss))
         self.config = chosen.resolve_for(data, attributes=attributes is not None)
         _check_learnable(data, self.config)
         recency_notes = []
@@ -114,7 +126,7 @@ class TrainingRun:
             self.note(NoteKind.ATTRIBUTES, attributes=len(self.attributes.values), items=described)
         if unused:
             self.note(NoteKind.OTHER_ITEMS, items=unused)
-        self.notes += _notes(self.training_data, len(self.learners), self.config, partial=learn is not None)
+        self.notes += _notes(self.training_data, len(self.learners), self.config, self.given, partial=learn is not None)
         self.record: list[EpochRecord] = []
         self.best_epoch = 0
         self.best: dict[str, NDArray[np.float32]] = {}
@@ -128,8 +140,11 @@ class TrainingRun:
             data = replace(data, labels=learn if data.labels is None else data.labels & learn)
         self.training_data, self.held_out = (data, validation) if validation is not None else hold_out(data, config)
         held_out = self.held_out
+        self.newest_orders: Interactions | None = None
+        """Orders that are held out for the choices and the check only, and learned after them."""
         if held_out is None and config.memory != "none" and self.start is None:
             self.training_data, held_out = hold_out(data, config, count_customers(data, config))
+            self.newest_orders = held_out if config.history == "orders" else None
         self.halves: HeldOutHalves | None = None
         """Events to choose settings by, and events for the check. There are none if a model is continued: it has seen
         them."""
@@ -211,7 +226,7 @@ class TrainingRun:
         """Metrics of the current points on the held-out events."""
         if self.held_out is None:
             raise InputError("there are no held-out events: give some, or set validation")
-        k = cutoff_of(self.metric)
+        k = parse_cutoff(self.metric)
         model, threads = self._model(self._points()), self.config.threads
         report = evaluate(model, self.held_out, k=k, intervals=False, threads=threads)
         return {name: report[name] for name in (self.metric, f"hr@{k}")}
@@ -274,12 +289,27 @@ class TrainingRun:
         if not interrupted:
             model = self._with_earlier_memory(model, memory)
         repeats, of_repeats = self._build_repeats(model, interrupted=interrupted)
+        trend, of_trend = self._build_trend(model, repeats, interrupted=interrupted)
         check = None if interrupted else self._check(model, repeats)
         if check is not None and check.lost_to:
             notes.insert(0, Note(NoteKind.LOST_CHECK, {"result": str(check)}))
+        if self.newest_orders is not None and not interrupted:
+            notes.append(self._learn_newest_orders(self.newest_orders))
+            model = self._model(self._points())
+        similarity = None
+        if self.config.memory != "none":
+            similarity = build_similarity(self.data, ordered=self.config.history != "folds")
+        points = replace(
+            model.points,
+            memory=memory,
+            repeats=repeats,
+            trend=trend,
+            similarity=similarity,
+            item_counts=self.data.item_counts,
+        )
         return replace(
             model,
-            points=replace(model.points, memory=memory, repeats=repeats, item_counts=self.data.item_counts),
+            points=points,
             histories=self.data,
             oldest_time=None if self.data.times is None else float(self.data.times.min()),
             newest_time=None if self.data.times is None else float(self.data.times.max()),
@@ -290,7 +320,7 @@ class TrainingRun:
             record=tuple(self.record),
             data_digest=self.data.digest,
             metrics={f"validation {name}": value for name, value in (best or {}).items()},
-            note_records=(*notes, *of_memory, *of_repeats),
+            note_records=(*notes, *of_memory, *of_repeats, *of_trend),
             check=check,
         )
 
@@ -318,7 +348,7 @@ class TrainingRun:
         if kept is None:
             return memory.with_weight(weight / config.scale), [note]
         if self.attributes is not None:
-            memory = with_alike(memory, self.attributes, self.data.item_counts == 0)
+            memory = add_similar_to_memory(memory, self.attributes, self.data.item_counts == 0)
         return memory.with_weight(kept.weight), [note]
 
     def _with_earlier_memory(self, model: Model, memory: Memory | None) -> Model:
@@ -328,6 +358,22 @@ class TrainingRun:
             return model
         earlier = build_memory(self.training_data, self.config.memory_neighbours, ordered=memory.ordered)
         return model.with_points(memory=earlier.with_weight(memory.weight))
+
+    def _learn_newest_orders(self, held_out: Interactions) -> Note:
+        """Learn the orders that were held out from training, each from the orders before it. They are the newest, and
+        what is new in them shows what customers buy next; what they buy again is known to the repeats."""
+        data = self.data.with_orders_together()
+        newest = np.zeros(len(data.users), np.int64)
+        np.maximum.at(newest, data.user_rows, data.order_positions)
+        customers = make_mask(data.users.rows(held_out.users.series)[np.unique(held_out.user_rows)], len(data.users))
+        labels = customers[data.user_rows] & (data.order_positions == newest[data.user_rows]) & data.first_purchases
+        labels &= True if data.labels is None else data.labels
+        learned = replace(data, labels=labels)
+        runner = EpochRunner(learned, self.config, self.history_table, self.item_table, self.attributes, self.known)
+        for epoch in range(1, NEWEST_EPOCHS + 1):
+            rate = self.config.learning_rate * NEWEST_RATE
+            runner.run(self.config.epochs + epoch, rate, lambda positives, loss: None, threading.Event())
+        return Note(NoteKind.NEWEST_LEARNED, {"orders": int(customers.sum())})
 
     def _check(self, model: Model, repeats: Repeats | None) -> RealityCheck | None:
         """The check with the settings that were chosen, on the other half of the held-out events.
@@ -358,16 +404,54 @@ class TrainingRun:
         if self.halves is None or not has_repeats(self.halves.choosing, self.training_data):
             return None, []
         if interrupted:
-            half_life = None if self.data.times is None else USUAL_HALF_LIFE
-            repeats = Repeats(find_rates(self.data), USUAL_REPEATS / scale, half_life)
+            decay = (None,) if self.data.times is None else (USUAL_HALF_LIFE, USUAL_DECAY)
+            repeats = Repeats(find_rates(self.data), USUAL_REPEATS / scale, *decay)
             return repeats, [Note(NoteKind.REPEATS_NOT_TUNED, {"weight": USUAL_REPEATS})]
         choice = choose_repeats(model, self.halves.choosing, self.metric)
-        decay = "" if choice.half_life is None else f" and a half-life of {choice.half_life:g} days"
-        values = asdict(choice) | {"metric": self.metric, "decay": decay}
+        decays = [] if choice.half_life is None else [f"a half-life of {choice.half_life:g} days"]
+        decays += [] if choice.order_decay == 1 else [f"a decay of {choice.order_decay:g} per order"]
+        values = asdict(choice) | {"metric": self.metric, "decay": "".join(f" and {decay}" for decay in decays)}
         if choice.weight == 0:
             return None, [Note(NoteKind.NO_REPEATS, values)]
-        repeats = Repeats(find_rates(self.data), choice.weight / scale, choice.half_life)
+        repeats = Repeats(find_rates(self.data), choice.weight / scale, choice.half_life, choice.order_decay)
         return repeats, [Note(NoteKind.REPEATS, values)]
+
+    def _build_trend(
+        self, model: Model, repeats: Repeats | None, *, interrupted: bool
+    ) -> tuple[Trend | None, list[Note]]:
+        """What is popular in the last days of all events, if they have a clock. Its weight is that of the start model,
+        or chosen on the newest events that were held out; 0 if scores are better without a trend.
+
+        model: knows only the events to learn from.
+        """
+        data, now = self.data, time.time()
+        if data.times is None:
+            return None, []
+        ahead = int((data.times > now).sum())
+        notes = [Note(NoteKind.CLOCK_AHEAD, {"events": ahead})] if ahead else []
+        kept = None if self.start is None else self.start.trend
+        weight, days = 0.0, USUAL_DAYS
+        choice = None
+        if kept is not None and self.start is not None:
+            weight, days = kept.weight * self.start.config.scale, kept.days
+        elif self.halves is not None and self.config.memory != "none" and not interrupted:
+            if repeats is not None:
+                model = model.with_points(repeats=replace(repeats, rates=find_rates(self.training_data)))
+            choice = choose_trend(model, self.halves.choosing, self.metric, now)
+            if choice is not None:
+                weight, days = choice.weight, choice.days
+        trend = find_trend(data, days, now)
+        if trend is None:
+            return None, notes
+        if choice is not None:
+            of_new = ""
+            if choice.without_of_new is not None:
+                of_new = f"; of items new to the customer {choice.without_of_new:.4f} and {choice.trend_of_new:.4f}"
+            values = asdict(choice) | {"metric": self.metric, "of_new": of_new}
+            notes.append(Note(NoteKind.TREND if choice.weight else NoteKind.NO_TREND, values))
+        elif weight:
+            notes.append(Note(NoteKind.TREND_KEPT, {"days": days, "weight": weight}))
+        return replace(trend, weight=weight / self.config.scale), notes
 
     def _validated(self, record: EpochRecord) -> float:
         return -1.0 if record.validation is None else record.validation[self.metric]
@@ -441,13 +525,13 @@ def _select_attributes(
     given = attributes
     if not isinstance(given, ItemAttributes):
         given = ItemAttributes.from_frame(attributes, like=known)
-    aligned = given.align(data.items).seen_with(data.item_counts > 0)
+    aligned = given.align(data.items).keep_values_of(data.item_counts > 0)
     if not len(aligned.values):
         raise InputError(
             f"no item of the data has attributes ({data.items!r} there, {given.items!r} here): check the ids"
         )
     others = int((data.items.rows(given.items.series) == UNKNOWN).sum())
-    return (aligned if known is None else aligned.completed_by(known)), others
+    return (aligned if known is None else aligned.fill_from(known)), others
 
 
 def _check_learnable(data: Interactions, config: ResolvedConfig) -> None:
@@ -480,9 +564,12 @@ def _train_points(data: Interactions, config: TrainingConfig) -> Model:
     return run.build_model()
 
 
-def _notes(data: Interactions, learners: int, config: ResolvedConfig, *, partial: bool) -> Iterator[Note]:
+def _notes(
+    data: Interactions, learners: int, config: ResolvedConfig, given: TrainingConfig, *, partial: bool
+) -> Iterator[Note]:
     """Notes that are known before the first epoch.
 
+    given: the settings that the caller chose. There is no note about a default.
     partial: some customers are meant to have no training event, so they are not reported.
     """
     if config.model == "asymmetric" and not data.ordered:
@@ -502,6 +589,6 @@ def _notes(data: Interactions, learners: int, config: ResolvedConfig, *, partial
         yield Note(kind, {"customers": short})
     if config.triplets and config.threads > 1:
         yield Note(NoteKind.ONE_THREAD if config.deterministic else NoteKind.NOT_REPRODUCIBLE)
-    if config.negative_count > len(data.items):
+    if given.negative_count is not None and given.negative_count > len(data.items):
         values = {"negatives": config.negative_count, "items": len(data.items)}
         yield Note(NoteKind.FEWER_ITEMS_THAN_NEGATIVES, values)

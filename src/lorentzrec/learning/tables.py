@@ -28,7 +28,8 @@ from lorentzrec.learning.kernels.structures import (
     Tile,
     Workspace,
 )
-from lorentzrec.model.config import ResolvedConfig, TrainingConfig
+from lorentzrec.learning.own_losses import find_address
+from lorentzrec.model.config import OWN, ResolvedConfig, TrainingConfig
 
 BLOCK_ROWS = 256
 """Positives that share one set of negatives and are learned from at once (a longer history is a block of its own)."""
@@ -120,10 +121,12 @@ def _writeable(array: NDArray[Any]) -> NDArray[Any]:
 
 def convert_settings(config: ResolvedConfig, learning_rate: float) -> Settings:
     """A config as the kernels read it."""
+    own = config.loss.startswith(OWN)
     return Settings(
         curved=config.hyperbolic,
         distance=config.score == "distance",
-        loss=int(Loss[config.loss.upper()]),
+        loss=int(Loss.OWN if own else Loss[config.loss.upper()]),
+        loss_address=find_address(config.loss) if own else 0,
         optimiser=int(Optimiser[config.optimiser.upper()]),
         learning_rate=np.float32(learning_rate),
         margin=np.float32(config.margin),
@@ -143,10 +146,10 @@ def allocate_workspace(
     """Scratch buffers for one thread and blocks of up to `rows` events; triplets need little of them."""
     width = padded(config.dimension)
     if config.triplets:
-        rows, negatives, history_count, places = 1, 1, 1, 1
+        rows, negatives, history_count, positions = 1, 1, 1, 1
     else:
-        negatives, places = min(config.negative_count, item_count), item_count
-    target_slots = np.full(places, -1, np.int32)
+        negatives, positions = min(config.negative_count, item_count), item_count
+    target_slots = np.full(positions, -1, np.int32)
     # an asymmetric block holds whole histories, so it masks at most one negative per event; in a symmetric block any
     # event can bring the whole history of its customer
     masks = rows * negatives if config.model == "symmetric" else rows
@@ -173,7 +176,7 @@ def allocate_workspace(
             gradients=_aligned(negatives, width),
             sizes=np.empty(negatives, np.float32),
             rows=np.empty(negatives, np.int32),
-            places=np.empty(places, np.int32),
+            positions=np.empty(positions, np.int32),
             bits=np.zeros(item_count // 32 + 1, np.uint32),
             masks=np.empty(masks, np.int32),
             mask_offsets=np.zeros(rows + 1, np.int64),
@@ -185,6 +188,8 @@ def allocate_workspace(
             slopes=_aligned(TILE, negatives),
             products=_aligned(max(TILE, negatives), width),
             sums=np.empty(negatives, np.float32),
+            compared=np.empty(negatives + 1, np.float32),
+            derivatives=np.empty(negatives + 1, np.float32),
         ),
         vectors=_aligned(3, width),
         sums=np.zeros((2, width)),

@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any, TypedDict
 
 from lorentzrec.base.atomic import refuse_unwritable
-from lorentzrec.data.interactions import Interactions, refuse_other_data
+from lorentzrec.data.interactions import Interactions, check_is_interactions
 from lorentzrec.data.joining import reindex
 from lorentzrec.errors import ConfigError, InputError, LorentzrecError, StopTraining, TrainingInterrupted
 from lorentzrec.learning.checkpoint import Checkpoint, is_checkpoint
-from lorentzrec.learning.progress import TrainingProgress
+from lorentzrec.learning.progress import TrainingProgress, print_end
 from lorentzrec.learning.run import VALIDATION_METRIC, TrainingRun
 from lorentzrec.learning.warm_start import with_items_of
 from lorentzrec.model.config import TrainingConfig
@@ -58,7 +58,7 @@ def train(
     resume: continue from the checkpoint, after the last epoch that was finished. If there is no checkpoint, because
     the run was stopped before the end of its first epoch, training starts with the first one, with a note.
     progress: True shows a bar on standard error, and False nothing. None shows a bar on a terminal and a line per epoch
-    in a notebook; anywhere else only a line before the kernels are compiled, once per machine.
+    in a notebook; anywhere else a line before the kernels are compiled, once per machine, and a line at the end.
     metric: of full ranking, what the best epoch is chosen by: "ndcg@10", "recall@20", ...
     validate_every: validate after every 1, 2, ... epochs, and after the last.
     callbacks: each is called with the record of an epoch as it ends; docs/training.md has examples for loggers. If
@@ -83,7 +83,10 @@ def train(
         attributes=attributes,
         start=start,
     )
-    return run_training(run, checkpoint, resume, progress, callbacks)
+    model = run_training(run, checkpoint, resume, progress, callbacks)
+    if progress is None:
+        print_end(model)
+    return model
 
 
 def prepare_run(
@@ -97,7 +100,7 @@ def prepare_run(
     start: Model | None = None,
 ) -> TrainingRun:
     """The run of `train`, before its first epoch. The arguments are those of `train`."""
-    refuse_other_data(data, "train")
+    check_is_interactions(data, "train")
     check_is_config(config)
     if start is not None:
         data = with_items_of(start, data)
@@ -123,7 +126,7 @@ def run_training(
     if checkpoint is not None:
         refuse_unwritable(checkpoint)
     with TrainingProgress(progress, run.config.epochs, run.positives, done=len(run.record)) as shown:
-        shown.print([f"training {run.training_data!r}", _summary(run.config), *run.notes])
+        shown.print([f"training {run.training_data!r}", run.config.summary(run.given), *run.notes])
         cancelled = threading.Event()
         try:
             if not run.finished:
@@ -196,7 +199,3 @@ def _save(run: TrainingRun, checkpoint: str | Path | None, shown: TrainingProgre
 def check_is_config(config: object) -> None:
     if config is not None and not isinstance(config, TrainingConfig):
         raise ConfigError(f"config is a {type(config).__name__}: give TrainingConfig(dimension=20, ...)")
-
-
-def _summary(config: TrainingConfig) -> str:
-    return ", ".join(f"{name}={value}" for name, value in config.to_dict().items() if value is not None)

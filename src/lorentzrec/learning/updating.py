@@ -8,9 +8,9 @@ from typing import Annotated, Any
 import numpy as np
 
 from lorentzrec.base.field_checks import Range, check_value
-from lorentzrec.data.arrays import Booleans, Integers, mask_of
-from lorentzrec.data.interactions import Interactions, refuse_other_data
-from lorentzrec.data.joining import reindex, take_items
+from lorentzrec.data.arrays import Booleans, Integers, make_mask
+from lorentzrec.data.interactions import Interactions, check_is_interactions
+from lorentzrec.data.joining import take_items
 from lorentzrec.data.splitting import SECONDS_PER_DAY
 from lorentzrec.data.vocabulary import UNKNOWN, Id
 from lorentzrec.errors import InputError
@@ -18,6 +18,7 @@ from lorentzrec.evaluation.next_events import next_events
 from lorentzrec.evaluation.reality_check import check_reality
 from lorentzrec.learning.held_out import CUSTOMER_LIMIT
 from lorentzrec.learning.memory_weight import adjust_weight
+from lorentzrec.learning.new_events import select_first_new
 from lorentzrec.learning.run import VALIDATION_METRIC, TrainingRun
 from lorentzrec.learning.trainer import check_is_config, run_training
 from lorentzrec.learning.warm_start import continued_config, with_items_of
@@ -61,7 +62,7 @@ def update(
     live: remove all other items.
     attributes: those of items, new and known ones, as in `train`, if the model was trained with any.
     """
-    refuse_other_data(data, "update")
+    check_is_interactions(data, "update")
     check_is_config(config)
     if attributes is not None and model.attributes is None:
         raise InputError("the model was trained without attributes: train it with them, or update it without")
@@ -73,7 +74,7 @@ def update(
         removed = len(data.items) - len(kept.items)
         notes.append(Note(NoteKind.PRUNED, {"items": removed, "events": len(data) - len(kept)}))
         data = kept
-    new, late = _new_events(model, data)
+    new, late = find_new_events(model, data)
     if not new.any():
         raise InputError("the model was trained on all of these events: give the newer ones as well")
     learn = new | _sample(data, rehearse, seed=len(data))
@@ -107,13 +108,13 @@ def _kept_items(data: Interactions, prune_after: float | None, live: Iterable[Id
         keep &= newest >= data.times.max() - prune_after * SECONDS_PER_DAY
     if live is not None:
         rows = data.items.rows(list(live))
-        keep &= mask_of(rows[rows != UNKNOWN], len(data.items))
+        keep &= make_mask(rows[rows != UNKNOWN], len(data.items))
     if keep.sum() < 2:
         raise InputError(f"{keep.sum()} of {len(keep):,} items would be left: prune later, or give more live items")
     return np.flatnonzero(keep)
 
 
-def _new_events(model: Model, data: Interactions) -> tuple[Booleans, int]:
+def find_new_events(model: Model, data: Interactions) -> tuple[Booleans, int]:
     """Which events the model was not trained on, and how many of them are not newer than all that it was trained on."""
     if data.times is None or model.newest_time is None:
         return ~_in_histories(model, data), 0
@@ -139,7 +140,7 @@ def _with_adjusted_memory(model: Model, data: Interactions, new: Booleans) -> tu
     if config.memory == "none" or config.history != "causal":
         return model, []
     known = model.items.rows(data.items.series)[data.item_rows] != UNKNOWN
-    task = next_events(data.select(known), new[known], most=CUSTOMER_LIMIT)
+    task = next_events(data.select(known), new[known], limit=CUSTOMER_LIMIT)
     if len(task.test) < FEWEST_EVENTS:
         return model, []
     before = 0.0 if model.memory is None else model.memory.weight * config.scale
@@ -156,15 +157,7 @@ def _with_adjusted_memory(model: Model, data: Interactions, new: Booleans) -> tu
 def _check_on_new_events(start: Model, data: Interactions, new: Booleans, checking: Booleans) -> RealityCheck | None:
     """The check of the start model on the first new order, or event, of each known customer where `checking` is true;
     None if these are too few."""
-    earlier = reindex(data.select(~new), data.users, start.items)
-    targets = new & checking & (earlier.lengths > 0)[data.user_rows]
-    targets &= (start.items.rows(data.items.series) != UNKNOWN)[data.item_rows]
-    if data.labels is not None:
-        targets &= data.labels
-    positions = data.order_positions if start.config.history == "orders" else np.arange(len(data))
-    first = np.full(len(data.users), len(data))
-    np.minimum.at(first, data.user_rows[targets], positions[targets])
-    test = data.select(targets & (positions == first[data.user_rows]))
+    test, earlier = select_first_new(start, data, new, checking)
     if np.count_nonzero(test.lengths) < FEWEST_CUSTOMERS:
         return None
     return check_reality(start, test, earlier, events="new", threads=start.config.threads)

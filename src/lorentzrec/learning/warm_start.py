@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lorentzrec.data.arrays import Integers, mask_of
+from lorentzrec.data.arrays import Integers, make_mask
 from lorentzrec.data.attributes import ItemAttributes
 from lorentzrec.data.interactions import Interactions
 from lorentzrec.data.joining import reindex
@@ -22,8 +22,8 @@ from lorentzrec.model.catalogue import place_users
 from lorentzrec.model.config import ResolvedConfig, TrainingConfig
 from lorentzrec.model.model import Model
 from lorentzrec.model.notes import Note, NoteKind
-from lorentzrec.points.composing import decompose
-from lorentzrec.points.placement import Histories, find_surroundings, midpoints, place_new_items
+from lorentzrec.points.attribute_points import decompose
+from lorentzrec.points.placement import CustomerEvents, find_surroundings, midpoints, place_new_items
 
 EPOCHS = 2
 """Of a run that starts from a model, unless its config has a number."""
@@ -91,12 +91,12 @@ def start_from(
     if len(data.items) > count:
         described = None
         if attributes is not None and model.item_attributes is not None:
-            described = attributes.in_terms_of(model.item_attributes)
+            described = attributes.encode_with(model.item_attributes)
             described = described.align(Vocabulary(data.items.series[count:], name="item"))
         found, placed = place_new_items(
             known_points,
             len(data.items) - count,
-            Histories(
+            CustomerEvents(
                 data.offsets,
                 data.item_rows,
                 data.weights,
@@ -174,7 +174,7 @@ def _write_composed(
     everything[rows] = points
     own, vectors = everything[:count], everything[count:]
     old = 0 if earlier is None else len(earlier)
-    of_new = mask_of(rows, count)[attributes.owners] & (attributes.rows >= old)
+    of_new = make_mask(rows, count)[attributes.owners] & (attributes.rows >= old)
     new_rows = attributes.rows[of_new].astype(np.int64)
     found, any_item = midpoints(own[attributes.owners[of_new]], new_rows, len(vectors), config.space)
     vectors[any_item] = found[any_item]

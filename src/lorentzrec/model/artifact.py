@@ -4,8 +4,8 @@ points.safetensors      see `points.files`; so are the files of memory, repeats 
 items.parquet           row, id
 users.parquet           row, id, if the model has users
 user_points.safetensors user_points of a symmetric model
-histories.safetensors   offsets, item_rows and, if any, weights of the training histories, unless left out; with
-                        repeats also times, and in a model of orders times and orders
+histories.safetensors   offsets, item_rows and, if known, times, weights, labels and orders of the training histories,
+                        unless left out
 optimiser.safetensors   sums of squared gradients per row, and Adam's counts of steps, if known
 manifest.json           points, config, record, metrics, check, notes, and size and checksum of every other file; sealed
 
@@ -61,12 +61,20 @@ MODEL = FolderKind(
         "notes": [{"kind": str}],
         "users": (int, None),
         "history_events": (int, None),
+        "ties_given": (bool, None),
+        "deliveries": ([str], None),
     },
 )
 
 ITEMS, USERS, USER_POINTS = "items.parquet", "users.parquet", "user_points.safetensors"
 HISTORIES, OPTIMISER = "histories.safetensors", "optimiser.safetensors"
-_HISTORY_TYPES = {"offsets": np.int64, "item_rows": np.int32, "weights": np.float32, "orders": np.int32}
+_HISTORY_TYPES = {
+    "offsets": np.int64,
+    "item_rows": np.int32,
+    "weights": np.float32,
+    "labels": np.bool_,
+    "orders": np.int32,
+}
 PRIVATE = (USERS, USER_POINTS, HISTORIES)
 """Files about customers, which only the owner may read."""
 
@@ -83,14 +91,7 @@ def save_model(model: Model, path: str | Path, *, histories: bool = True) -> Non
         if model.user_points is not None:
             write_arrays(folder / USER_POINTS, {"user_points": model.user_points})
         if saved is not None:
-            by_orders = model.points.space.by_orders
-            columns = {
-                "weights": saved.weights,
-                "times": saved.times if by_orders or model.repeats is not None else None,
-                "orders": saved.orders if by_orders else None,
-            }
-            known = {name: column for name, column in columns.items() if column is not None}
-            write_arrays(folder / HISTORIES, {"offsets": saved.offsets, "item_rows": saved.item_rows, **known})
+            write_arrays(folder / HISTORIES, {"offsets": saved.offsets, **saved.event_columns()})
         if model.optimiser_state is not None:
             write_arrays(folder / OPTIMISER, model.optimiser_state)
         for name in PRIVATE:
@@ -103,6 +104,8 @@ def save_model(model: Model, path: str | Path, *, histories: bool = True) -> Non
             "points": points,
             "users": None if users is None else len(users),
             "history_events": None if saved is None else len(saved),
+            "ties_given": None if saved is None else saved.ties_given,
+            "deliveries": [] if saved is None else list(saved.deliveries),
             "notes": [note.to_dict() for note in model.note_records],
             "record": [epoch.to_dict() for epoch in model.record],
             "files": describe_files(folder),
@@ -156,7 +159,7 @@ def _read_model(folder: Path, manifest: dict[str, Any]) -> Model:
         users = Vocabulary(_read_ids(folder / USERS)["id"], name="user") if USERS in files else None
         histories = None
         if users is not None and HISTORIES in files:
-            histories = _read_histories(folder / HISTORIES, users, items)
+            histories = _read_histories(folder / HISTORIES, users, items, manifest)
         model = Model(
             config=ResolvedConfig.from_mapping(manifest["config"]),
             items=items,
@@ -184,7 +187,7 @@ def _read_model(folder: Path, manifest: dict[str, Any]) -> Model:
     return model
 
 
-def _read_histories(path: Path, users: Vocabulary, items: Vocabulary) -> Interactions:
+def _read_histories(path: Path, users: Vocabulary, items: Vocabulary, manifest: dict[str, Any]) -> Interactions:
     arrays = read_arrays(path, MODEL)
     for name, dtype in _HISTORY_TYPES.items():
         if name in arrays and arrays[name].dtype != dtype:
@@ -199,7 +202,10 @@ def _read_histories(path: Path, users: Vocabulary, items: Vocabulary) -> Interac
             arrays["item_rows"],
             arrays.get("times"),
             arrays.get("weights"),
-            orders=arrays.get("orders"),
+            arrays.get("labels"),
+            arrays.get("orders"),
+            ties_given=bool(manifest.get("ties_given")),
+            deliveries=tuple(manifest.get("deliveries") or ()),
         )
     except InputError as error:
         raise MODEL.damaged(path, f"it does not fit the users and items: {error}") from error

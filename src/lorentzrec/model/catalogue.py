@@ -10,13 +10,13 @@ from numpy.typing import NDArray
 
 from lorentzrec.data.arrays import Booleans
 from lorentzrec.data.attributes import ItemAttributes
-from lorentzrec.data.interactions import Interactions, refuse_other_data
+from lorentzrec.data.interactions import Interactions, check_is_interactions
 from lorentzrec.data.joining import append, reindex, take_items
 from lorentzrec.data.vocabulary import UNKNOWN, Vocabulary
 from lorentzrec.errors import InputError
 from lorentzrec.model.notes import Note, NoteKind
 from lorentzrec.points.memory import Memory, remember
-from lorentzrec.points.placement import Histories, find_surroundings, midpoints, place_new_items
+from lorentzrec.points.placement import CustomerEvents, find_surroundings, midpoints, place_new_items
 from lorentzrec.points.points import Points
 from lorentzrec.points.space import Space
 
@@ -37,7 +37,7 @@ def add_items(model: Model, events: Interactions | None, attributes: Any = None)
     known, user_points, notes = len(model.items), model.user_points, list[Note]()
     histories = model.histories or _without_events(model)
     if events is not None:
-        refuse_other_data(events, "add_items")
+        check_is_interactions(events, "add_items")
         histories = events if model.histories is None else append(model.histories, events)
     users = histories.users if model.users is None else model.users.union(histories.users)
     items = model.items.union(histories.items)
@@ -56,7 +56,7 @@ def add_items(model: Model, events: Interactions | None, attributes: Any = None)
     found, placed = place_new_items(
         model.points,
         len(items) - known,
-        Histories(
+        CustomerEvents(
             events_of.offsets,
             events_of.item_rows,
             events_of.weights,
@@ -102,13 +102,13 @@ def add_items(model: Model, events: Interactions | None, attributes: Any = None)
         of_all = of_known.append(described, kept.items)
         attribute_points = replace(attribute_points, offsets=of_all.offsets, rows=of_all.rows)
         if memory is not None:
-            memory = with_alike(memory, of_all, left_out)
+            memory = add_similar_to_memory(memory, of_all, left_out)
             if alike := int((described.counts[left_out[known:]] > 0).sum()):
                 notes.append(Note(NoteKind.ALIKE_IN_MEMORY, {"items": alike}))
             left_out[memory.columns] = False
     if memory is not None and left_out.any():
         notes.append(Note(NoteKind.NOT_IN_MEMORY, {"items": int(left_out.sum())}))
-    separate = model.points.separate
+    separate, similarity = model.points.separate, model.similarity
     return replace(
         model,
         items=kept.items,
@@ -120,6 +120,8 @@ def add_items(model: Model, events: Interactions | None, attributes: Any = None)
             memory=memory,
             attributes=attribute_points,
             repeats=None if model.repeats is None else model.repeats.extend(known + new),
+            trend=None if model.trend is None else model.trend.extend(known + new),
+            similarity=None if similarity is None else similarity.extend(known + new),
         ),
         users=None if model.users is None else users,
         user_points=user_points,
@@ -131,7 +133,7 @@ def add_items(model: Model, events: Interactions | None, attributes: Any = None)
 
 
 def _without_events(model: Model) -> Interactions:
-    """Histories of a model that has none."""
+    """CustomerEvents of a model that has none."""
     users = model.users or Vocabulary.numbered(0, name="user")
     return Interactions(users, model.items, np.zeros(len(users) + 1, np.int64), np.empty(0, np.int32))
 
@@ -141,7 +143,7 @@ def _described(model: Model, attributes: Any) -> tuple[ItemAttributes, list[Note
     known = model.item_attributes
     if known is None:
         raise InputError("the model was trained without attributes: train it with them, or give events")
-    encoded = attributes.in_terms_of(known) if isinstance(attributes, ItemAttributes) else known.encode(attributes)
+    encoded = attributes.encode_with(known) if isinstance(attributes, ItemAttributes) else known.encode(attributes)
     notes = [Note.of_text(note) for note in encoded.notes]
     new = model.items.rows(encoded.items.series) == UNKNOWN
     if not new.all():
@@ -150,7 +152,7 @@ def _described(model: Model, attributes: Any) -> tuple[ItemAttributes, list[Note
     return encoded, notes
 
 
-def with_alike(memory: Memory, attributes: ItemAttributes, new: Booleans) -> Memory:
+def add_similar_to_memory(memory: Memory, attributes: ItemAttributes, new: Booleans) -> Memory:
     """The memory with the `new` items as neighbours of the others that have similar attributes."""
     rows = np.flatnonzero(new), np.flatnonzero(~new)
     items = attributes.items.series

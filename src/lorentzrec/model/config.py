@@ -9,7 +9,16 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, TypeAlias
 
-from lorentzrec.base.field_checks import Range, check_fields, check_names, check_value, convert, field_hints, parse
+from lorentzrec.base.field_checks import (
+    Prefix,
+    Range,
+    check_fields,
+    check_names,
+    check_value,
+    convert,
+    field_hints,
+    parse,
+)
 from lorentzrec.base.threads import available_cores
 from lorentzrec.errors import ConfigError
 from lorentzrec.points.space import Space
@@ -17,7 +26,10 @@ from lorentzrec.points.space import Space
 if TYPE_CHECKING:
     from lorentzrec.data.interactions import Interactions
 
-Loss: TypeAlias = Literal["bpr", "wmrb", "softmax"]
+OWN = "own:"
+"""Before the name of a loss that `register_loss` has registered."""
+
+Loss: TypeAlias = Literal["bpr", "wmrb", "softmax"] | Annotated[str, Prefix(OWN)]
 Score: TypeAlias = Literal["inner", "distance"]
 Targets: TypeAlias = Literal["shared", "separate"]
 History: TypeAlias = Literal["causal", "orders", "folds"]
@@ -31,6 +43,8 @@ BlocksPerStep: TypeAlias = Annotated[int, Range(1, 4096)]
 
 LOW_DIMENSION = 32
 """Up to this many, points need room, which curvature gives."""
+MAIN_SETTINGS = ("geometry", "dimension", "history", "epochs", "learning_rate")
+"""Printed in every training."""
 FEWEST_USERS_FOR_MEMORY = 500
 """With fewer, too few events can be held out to choose its weight."""
 
@@ -58,7 +72,8 @@ class TrainingConfig:
     loss: Loss | None = None
     """How the score of a positive is compared with those of its negatives; `docs/math.md` has the formulas.
 
-    Change it to `wmrb` or `bpr` to reproduce the paper or another library; `docs/quality-experiments.md` compares them.
+    Change it to `wmrb` or `bpr` to reproduce the paper or another library; `docs/lab/quality-experiments.md` compares
+    them. `own:NAME` is a loss of your own: see `docs/extend.md`.
     """
     score: Score | None = None
     """`inner`: <u, v>. `distance`: minus the distance.
@@ -319,7 +334,7 @@ class TrainingConfig:
         orders: bool = False,
         attributes: bool = False,
     ) -> ResolvedConfig:
-        """A copy in which everything that depends on the data is decided; `docs/quality.md` has the measurements
+        """A copy in which everything that depends on the data is decided; `docs/lab/quality.md` has the measurements
         behind it. `orders`: whether most events have an order with several items."""
         if self.history == "orders" and not ordered:
             raise ConfigError("history=orders needs times, and these events have none: give times, or leave it out")
@@ -411,6 +426,13 @@ class ResolvedConfig(TrainingConfig):
     def space(self) -> Space:
         """The space of the points of a model with this config."""
         return Space(self.geometry, self.score, self.recency, self.history == "orders")
+
+    def summary(self, given: TrainingConfig) -> str:
+        """The settings that matter most, and all that `given` changes."""
+        default = TrainingConfig().to_dict()
+        changed = [name for name, value in given.to_dict().items() if value != default[name]]
+        names = dict.fromkeys([*MAIN_SETTINGS, *changed])
+        return ", ".join(f"{name}={value}" for name, value in self.to_dict().items() if name in names)
 
     def rate_in(self, epoch: int) -> float:
         """The learning rate in an epoch; the first is 1."""

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from lorentzrec.base.atomic import atomic_file
 from lorentzrec.base.counting import Count
 from lorentzrec.base.html import html_table
-from lorentzrec.data.arrays import offsets_of
+from lorentzrec.data.arrays import make_offsets
 from lorentzrec.data.attributes import ItemAttributes
 from lorentzrec.data.interactions import Interactions
 from lorentzrec.data.vocabulary import UNKNOWN, Id, Vocabulary
@@ -33,12 +33,12 @@ from lorentzrec.model.queries import (
     queries_of_users,
     query_points_of_histories,
     query_points_of_users,
-    rows_of,
+    require_rows,
 )
 from lorentzrec.model.reality_check import RealityCheck
 from lorentzrec.model.recommendations import RecommendationBatch, Recommendations
 from lorentzrec.model.record import EpochRecord
-from lorentzrec.points.composing import AttributePoints
+from lorentzrec.points.attribute_points import AttributePoints
 from lorentzrec.points.diversity import check_diversity
 from lorentzrec.points.fallbacks import Cause, Fallback, unknown_fallbacks
 from lorentzrec.points.memory import Memory
@@ -48,6 +48,9 @@ from lorentzrec.points.reasons import Reason
 from lorentzrec.points.recommending import RowOptions, RowQuery, RowResult, recommend_rows
 from lorentzrec.points.repeats import Repeats
 from lorentzrec.points.scoring import Scorer
+from lorentzrec.points.similar import SimilarItems, find_similar
+from lorentzrec.points.similarity import Similarity
+from lorentzrec.points.trend import Trend
 
 QUERIES_PER_BLOCK = 4096
 """Queries that `recommend_many` holds as points at one time."""
@@ -144,6 +147,16 @@ class Model:
     def repeats(self) -> Repeats | None:
         """See `Points.repeats`."""
         return self.points.repeats
+
+    @property
+    def trend(self) -> Trend | None:
+        """See `Points.trend`."""
+        return self.points.trend
+
+    @property
+    def similarity(self) -> Similarity | None:
+        """See `Points.similarity`."""
+        return self.points.similarity
 
     @property
     def attributes(self) -> AttributePoints | None:
@@ -273,7 +286,7 @@ class Model:
             queries = queries_of_users(self, users, exclude_seen is not False, context)
         else:
             raise InputError("give either a history, with weights and times if you like, or a user")
-        never = rows_of(self.items, exclude, "exclude")
+        never = require_rows(self.items, exclude, "exclude")
         allowed, fallbacks = self._allowed(allow)
         if wanted := plain_list(categories, "categories"):
             in_categories, unknown = rows_of_categories(self.items, item_table, wanted)
@@ -299,24 +312,28 @@ class Model:
         wanted = plain_list(items, "items")
         return dict(self.recommend(history, user, k=max(len(wanted), 1), exclude_seen=False, allow=wanted))
 
-    def similar_items(self, item: Id, k: int = 10) -> Recommendations:
-        """The `k` items whose points are nearest to that of `item`, scored by minus the distance; never `item`."""
-        return self.similar_items_many([item], k)[0]
+    def similar_items(
+        self, item: Id, k: int = 10, *, allow: Iterable[Id] | None = None, reasons: bool = False
+    ) -> Recommendations:
+        """The `k` items most similar to `item`, never itself. A score is at most 1.
+
+        Items are similar if the same customers buy them, more so together, and if their points are in the same
+        direction. Popular items have no advantage.
+        allow: an allow-list; no other items are found.
+        reasons: also return whether the same customers buy them, or whether only their points are near.
+        """
+        return self.similar_items_many([item], k, allow=allow, reasons=reasons)[0]
 
     def similar_items_many(
-        self, items: Iterable[Id], k: int = 10, *, allow: Iterable[Id] | None = None, threads: int | None = None
+        self, items: Iterable[Id], k: int = 10, *, allow: Iterable[Id] | None = None, reasons: bool = False
     ) -> RecommendationBatch:
-        """`similar_items` for each of many items, on all cores; in `to_frame()`, the column query has the item.
-
-        allow: an allow-list; no other items are found.
-        """
+        """`similar_items` for each of many items; in `to_frame()`, the column query has the item."""
         check_count(k)
         wanted = plain_list(items, "items")
         rows = known_rows(self.items, wanted, "item")
         allowed, fallbacks = self._allowed(allow)
-        queries = (RowQuery(np.array([row]), point=self.points.precise_items(np.array([row]))[0]) for row in rows)
-        options = RowOptions(k=k, allowed=allowed, by_distance=True, fallbacks=fallbacks)
-        return self._name(self._recommend(queries, options, threads), queries=wanted)
+        options = RowOptions(k=k, allowed=allowed, reasons=reasons, fallbacks=fallbacks)
+        return self._name(find_similar(self._similar, rows.tolist(), options), queries=wanted)
 
     def similar_users(self, user: Id, k: int = 10, *, allow: Iterable[Id] | None = None) -> Recommendations:
         """The `k` customers of the training data nearest to `user`, scored by minus the distance; `user` is the first.
@@ -382,8 +399,8 @@ class Model:
         scores = self.ranker.score_all(queries, *given.for_boosts)
         unknown = ~(own | informed)
         if unknown.any():
-            # Positions among the distinct counts, because float32 would round large counts into false ties.
-            scores[unknown] = np.unique(self.item_counts, return_inverse=True)[1]
+            # Positions among the distinct numbers, because float32 would round large ones into false ties.
+            scores[unknown] = np.unique(self.points.popularity, return_inverse=True)[1]
         return scores
 
     def add_items(self, *, events: Interactions | None = None, attributes: Any = None) -> Model:
@@ -434,6 +451,11 @@ class Model:
             pl.DataFrame(columns).write_parquet(partial)
 
     @cached_property
+    def _similar(self) -> SimilarItems:
+        """What ranks similar items."""
+        return SimilarItems(self.ranker)
+
+    @cached_property
     def _customers(self) -> tuple[NDArray[np.int64], Scorer]:
         """The rows of the customers that have a point, and what ranks these points."""
         if self.user_points is not None:
@@ -444,7 +466,7 @@ class Model:
         else:
             assert self.histories is not None
             owners = np.flatnonzero(self.histories.lengths)
-            offsets = offsets_of(self.histories.lengths[owners])
+            offsets = make_offsets(self.histories.lengths[owners])
             events = self.histories.item_rows, offsets, self.histories.weights, self.histories.order_ages
             queries = self.points.queries(*events)
             points = queries.astype(np.float32)
@@ -454,7 +476,7 @@ class Model:
         """The rows of an allow-list, if there is one, without unknown items, which are reported."""
         if allow is None:
             return None, ()
-        rows = rows_of(self.items, allow, "allow")
+        rows = require_rows(self.items, allow, "allow")
         return rows[rows != UNKNOWN], unknown_fallbacks(Cause.UNKNOWN_ALLOWED_ITEMS, rows)
 
     def _recommend(self, queries: Iterator[RowQuery], options: RowOptions, threads: int | None) -> Iterator[RowResult]:
@@ -467,7 +489,7 @@ class Model:
     ) -> RecommendationBatch:
         """Results with ids instead of rows."""
         named = []
-        for rows, scores, reasons, fallbacks in results:
+        for rows, scores, reasons, fallbacks, _ in results:
             because = None
             if reasons is not None:
                 because = tuple(

@@ -20,6 +20,7 @@ class NoteKind(StrEnum):
     ORDERS_NOT_USED = "orders_not_used"
     RECENCY = "recency"
     RECENCY_KEPT = "recency_kept"
+    NEWEST_LEARNED = "newest_learned"
     NO_PREDICTABLE_LABEL = "no_predictable_label"
     SINGLE_EVENT = "single_event"
     SINGLE_ORDER = "single_order"
@@ -41,6 +42,10 @@ class NoteKind(StrEnum):
     NO_REPEATS = "no_repeats"
     REPEATS_NOT_TUNED = "repeats_not_tuned"
     REPEATS_KEPT = "repeats_kept"
+    TREND = "trend"
+    NO_TREND = "no_trend"
+    TREND_KEPT = "trend_kept"
+    CLOCK_AHEAD = "clock_ahead"
     WORKERS = "workers"
     ITEMS_ADDED = "items_added"
     ITEMS_NOT_PLACED = "items_not_placed"
@@ -71,6 +76,8 @@ _TEXTS = {
     "in short trainings, {metric} is {best:.4f} with it and {usual:.4f} with recency 1",
     NoteKind.RECENCY_KEPT: "recency is 1, so that all orders count alike: on held-out orders of {customers:,} "
     "customers, {metric} is {usual:.4f} in a short training and at most {best:.4f} with less",
+    NoteKind.NEWEST_LEARNED: "after the choices and the check, the points learned what is new in the {orders:held-out "
+    "order|held-out orders}",
     NoteKind.NO_PREDICTABLE_LABEL: "{customers:customer has|customers have} no labelled event that could be predicted: "
     "not used in training",
     NoteKind.SINGLE_EVENT: "{customers:customer has|customers have} a single event and nothing to predict it from: "
@@ -105,6 +112,14 @@ _TEXTS = {
     NoteKind.REPEATS_NOT_TUNED: "what customers bought before is recommended with the usual weight {weight:g}: "
     "training ended before a weight was chosen",
     NoteKind.REPEATS_KEPT: "what customers bought before is recommended with weight {weight:g}, as in the start model",
+    NoteKind.TREND: "items that are more popular than usual in the last {days:g} days have higher scores, with weight "
+    "{weight:g}: on held-out events of the last {deciding_days:g} days, of {customers:,} customers, {metric} is "
+    "{without:.4f} without a trend and {trend:.4f} with it{of_new}",
+    NoteKind.NO_TREND: "scores have no trend: on held-out events of the last {deciding_days:g} days, of {customers:,} "
+    "customers, {metric} is {without:.4f} without a trend and {trend:.4f} with it{of_new}",
+    NoteKind.TREND_KEPT: "items that are more popular than usual in the last {days:g} days have higher scores, with "
+    "weight {weight:g}, as in the start model",
+    NoteKind.CLOCK_AHEAD: "{events:event is|events are} later than the clock of this computer: not counted as recent",
     NoteKind.ITEMS_ADDED: "{items:item was|items were} added without training",
     NoteKind.ITEMS_NOT_PLACED: "{items:new item is|new items are} left out, with {events:event|events}: "
     "their customers have no event with a known item, nor do they have known attributes",
@@ -117,12 +132,12 @@ _TEXTS = {
     NoteKind.LATE_EVENTS: "{events:event is|events are} older than the newest event of the start model and new to it: "
     "trained on as new",
     NoteKind.MEMORY_KEPT: "the memory has weight {weight:g}, as at the start of the run",
-    NoteKind.MEMORY_ADJUSTED: "the weight of the memory was {before:g}, and {weight:g} is better on "
-    "{events:new event|new events}, none of which the start model has seen",
+    NoteKind.MEMORY_ADJUSTED: "the weight of the memory changed from {before:g} to {weight:g}, which is better on "
+    "{events:event|events} that the start model has not seen",
     NoteKind.UPDATED: "trained on {new:new event|new events} and {old:earlier event|earlier events}",
     NoteKind.ATTRIBUTES: "{items:item has|items have} attributes, {attributes:,} in all",
     NoteKind.ATTRIBUTES_LEFT_OUT: "the start model has attributes, which Keras does not train: this model has none",
-    NoteKind.OTHER_ITEMS: "{items:item has|items have} attributes and no place in the data: not used",
+    NoteKind.OTHER_ITEMS: "{items:item has|items have} attributes and are not in the data: not used",
     NoteKind.KNOWN_ITEMS: "{items:item is|items are} known to the model, so their attributes are not used",
     NoteKind.ALIKE_IN_MEMORY: "the memory has the {items:added item|added items} next to known items with similar "
     "attributes",

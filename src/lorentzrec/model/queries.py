@@ -29,7 +29,7 @@ def queries_of_users(
 
     With a context, also a user with a point of their own is the midpoint of history and context.
     """
-    known = users_of(model)
+    known = require_users(model)
     if model.histories is None and (exclude_seen or context is not None):
         raise InputError(
             "this model has no training histories and does not know what a user has seen: "
@@ -62,14 +62,14 @@ def queries_of_histories(
     for history, weights_of_history, times_of_history, now in zip(
         given, event_weights, event_times, contexts, strict=False
     ):
-        rows = rows_of(model.items, history, "history")
+        rows = require_rows(model.items, history, "history")
         checked = None if weights_of_history is None else _checked_weights(weights_of_history, rows)
         seconds = None if times_of_history is None else _checked_times(times_of_history, rows)
         ages = None if seconds is None else count_order_ages(seconds)
         yield RowQuery(*_append(History(rows, checked, seconds, ages), now))
 
 
-def users_of(model: Model) -> Vocabulary:
+def require_users(model: Model) -> Vocabulary:
     """The customers of the training data; an `InputError` if the model knows neither their histories nor points."""
     if model.users is None or (model.histories is None and model.user_points is None):
         raise InputError(
@@ -81,7 +81,7 @@ def users_of(model: Model) -> Vocabulary:
 
 def query_points_of_users(model: Model, users: list[Id]) -> FloatArray:
     """The points of some users of the training data: their own, or the midpoints of their histories."""
-    rows = known_rows(users_of(model), users, "user")
+    rows = known_rows(require_users(model), users, "user")
     if model.histories is not None and len(idle := np.flatnonzero(model.histories.lengths[rows] == 0)):
         raise InputError(f"the user {users[idle[0]]!r} has no event in the training data: leave them out")
     if model.user_points is not None:
@@ -121,7 +121,7 @@ def _contexts(items: Vocabulary, context: Iterable[Iterable[Id]] | None, count: 
     given = plain_list(context, "context")
     if len(given) != count:
         raise InputError(f"there are {count} queries and the context of {len(given)}: give one for each")
-    return (rows_of(items, one, "context") for one in given)
+    return (require_rows(items, one, "context") for one in given)
 
 
 def _append(history: History, now: NDArray[np.int64]) -> History:
@@ -156,7 +156,7 @@ def plain_list(values: Iterable[Any], name: str) -> list[Any]:
     return list(values)
 
 
-def rows_of(vocabulary: Vocabulary, ids: Iterable[Id], name: str) -> NDArray[np.int64]:
+def require_rows(vocabulary: Vocabulary, ids: Iterable[Id], name: str) -> NDArray[np.int64]:
     """The rows of ids, `UNKNOWN` where the model does not hold one."""
     plain = plain_list(ids, name)
     try:
@@ -168,7 +168,7 @@ def rows_of(vocabulary: Vocabulary, ids: Iterable[Id], name: str) -> NDArray[np.
 def known_rows(vocabulary: Vocabulary, ids: Iterable[Id], name: str) -> NDArray[np.int64]:
     """The rows of ids that must all be known."""
     plain = plain_list(ids, name)
-    rows = rows_of(vocabulary, plain, name)
+    rows = require_rows(vocabulary, plain, name)
     if len(rows) and rows.min() == UNKNOWN:
         stranger, kind = plain[int(rows.argmin())], "strings" if vocabulary.holds_strings else "integers"
         raise InputError(f"the {name} {stranger!r} is not known to this model (ids here are {kind}): check the id")

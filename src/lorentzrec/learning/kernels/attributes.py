@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from lorentzrec.learning.kernels.blocks import clear, draw_negatives, part_of
+from lorentzrec.learning.kernels.blocks import clear, draw_negatives, find_part
 from lorentzrec.learning.kernels.compiling import fetch_add, kernel
 from lorentzrec.learning.kernels.histories import add_point, write_midpoint
 from lorentzrec.learning.kernels.numbers import DROPOUT, GOLDEN, NEGATIVES, key_for, mix
@@ -37,9 +37,9 @@ def compose(row, own, vectors, attributes, curved, composed, sums):
     total = f64(own)
     if own > _ZERO:
         add_point(vectors, row, f64(own), 1.0, sums, curved)
-    for place in range(first, last):
-        share = f64(attributes.shares[place])
-        add_point(vectors, attributes.rows[place], share, 1.0, sums, curved)
+    for index in range(first, last):
+        share = f64(attributes.shares[index])
+        add_point(vectors, attributes.rows[index], share, 1.0, sums, curved)
         total += share
     write_midpoint(sums, total, row, curved, composed.points, composed.divisors)
     composed.own[row] = own
@@ -65,32 +65,32 @@ def compose_points(
     negatives, curved, item_count = work.negatives, settings.curved, composed[1].points.shape[0]
     for block in range(first, last):
         customers = order[bounds[block] : bounds[block + 1]]
-        for place in range(customers.shape[0]):
-            for t in range(events.offsets[customers[place]], events.offsets[customers[place] + 1]):
+        for index in range(customers.shape[0]):
+            for t in range(events.offsets[customers[index]], events.offsets[customers[index] + 1]):
                 row = events.items[t]
-                if part_of(row, parts) == part:
+                if find_part(row, parts) == part:
                     for side in range(2):
                         vectors = histories.points if side == HISTORY else items.points
                         target = composed[0] if side == HISTORY else composed[1]
                         _compose_once(row, side, vectors, attributes, curved, own_key, number, target, work.sums)
         block_key = key_for(key, NEGATIVES, customers[0])
         draw_negatives(negatives.rows, negatives.bits, item_count, block_key)
-        for place in range(negatives.rows.shape[0]):
-            row = negatives.rows[place]
+        for index in range(negatives.rows.shape[0]):
+            row = negatives.rows[index]
             clear(negatives.bits, row)
-            if part_of(row, parts) == part:
+            if find_part(row, parts) == part:
                 _compose_once(row, TARGET, items.points, attributes, curved, own_key, number, composed[1], work.sums)
 
 
 @kernel
-def pass_to_vectors(blocks, place, attributes, composed, curved, lookups, step):
+def pass_to_vectors(blocks, cursor, attributes, composed, curved, lookups, step):
     """Turn the gradients of blocks of a step, which are those of composed points, into those of vectors.
 
-    Threads take the blocks 0..blocks - 1 from the place that they share. `lookups` are slots of attributes, one array
+    Threads take the blocks 0..blocks - 1 from the cursor that they share. `lookups` are slots of attributes, one array
     for each side, all -1 between calls.
     """
     while True:
-        block = fetch_add(place, 1)
+        block = fetch_add(cursor, 1)
         if block >= blocks:
             return
         _pass_block(block, attributes, composed, curved, lookups, step)
@@ -112,8 +112,8 @@ def _pass_block(block, attributes, composed, curved, lookups, step):
         for k in range(width):
             gradients[slot, k] = factor * (gradients[slot, k] + along * made.points[row, k])
         begin, end = attributes.offsets[row], attributes.offsets[row + 1]
-        for place in range(begin, end):
-            attribute = attributes.rows[place]
+        for index in range(begin, end):
+            attribute = attributes.rows[index]
             found = lookup[attribute - items]
             if found < 0:
                 found = used
@@ -122,7 +122,7 @@ def _pass_block(block, attributes, composed, curved, lookups, step):
                 rows[found], sides[found] = attribute, side
                 for k in range(width):
                     gradients[found, k] = _ZERO
-            share = attributes.shares[place]
+            share = attributes.shares[index]
             for k in range(width):
                 gradients[found, k] += share * gradients[slot, k]
         if made.own[row] == _ZERO:

@@ -14,19 +14,19 @@ from __future__ import annotations
 import numpy as np
 
 from lorentzrec.learning.kernels.compiling import counted_kernel, fetch_add, inlined, kernel
-from lorentzrec.learning.kernels.histories import slot_of, spread_gradients, write_queries
+from lorentzrec.learning.kernels.histories import find_slot, spread_gradients, write_queries
 from lorentzrec.learning.kernels.numbers import (
     FOLDS,
     GOLDEN,
     NEGATIVES,
     ORDER,
     below,
-    bit_of,
+    find_bit,
     key_for,
     mix,
     permuted,
 )
-from lorentzrec.learning.kernels.scores import FAR, MASKED, chain, distances_of, losses_of_row, score_of
+from lorentzrec.learning.kernels.scores import FAR, MASKED, chain, find_distances, find_score, losses_of_row
 from lorentzrec.learning.kernels.steps import dot, step_rows
 from lorentzrec.learning.kernels.structures import HISTORY, RUN, SATURATED, TARGET, TILE, Slots
 
@@ -65,7 +65,7 @@ def draw_negatives(rows, bits, item_count, key):
     for index in range(wanted):
         state += GOLDEN
         drawn = below(state, item_count)
-        while bit_of(bits[drawn >> 5], drawn) != 0:
+        while find_bit(bits[drawn >> 5], drawn) != 0:
             state += GOLDEN
             drawn = below(state, item_count)
         rows[index] = drawn
@@ -78,13 +78,13 @@ def _gather_negatives(points, curved, key, negatives):
     """Draw the block's negatives and copy their points together."""
     rows = negatives.rows
     draw_negatives(rows, negatives.bits, points.shape[0], key)
-    for place in range(rows.shape[0]):
-        negatives.places[rows[place]] = place
+    for position in range(rows.shape[0]):
+        negatives.positions[rows[position]] = position
         for k in range(points.shape[1]):
-            negatives.points[place, k] = points[rows[place], k]
-            negatives.gradients[place, k] = _ZERO
-        negatives.sizes[place] = (
-            negatives.points[place, 0] if curved else dot(negatives.points, place, negatives.points, place)
+            negatives.points[position, k] = points[rows[position], k]
+            negatives.gradients[position, k] = _ZERO
+        negatives.sizes[position] = (
+            negatives.points[position, 0] if curved else dot(negatives.points, position, negatives.points, position)
         )
 
 
@@ -95,8 +95,8 @@ def _mask_history(first, last, owner, items, negatives, counters):
     count = offsets[owner]
     for t in range(first, last):
         item = items[t]
-        if bit_of(bits[item >> 5], item):
-            masks[count] = negatives.places[item]
+        if find_bit(bits[item >> 5], item):
+            masks[count] = negatives.positions[item]
             count += 1
             clear(bits, item)  # so that a repeated item is listed once
     for m in range(offsets[owner], count):
@@ -149,16 +149,16 @@ def _compare(count, targets, settings, queries, positives, negatives, slots, til
         if settings.distance:
             # far away for the time being, so that none of them is counted as coinciding with its query
             _mask(scores, start, FAR, queries.owners, negatives.masks, negatives.mask_offsets)
-            distances_of(scores, slopes, points, negatives.points, negatives.sizes, settings, counters)
+            find_distances(scores, slopes, points, negatives.points, negatives.sizes, settings, counters)
         _mask(scores, start, MASKED, queries.owners, negatives.masks, negatives.mask_offsets)
         for t in range(size):
             first, last = queries.offsets[start + t], queries.ends[start + t]
             for p in range(first, last):
                 row = positives.targets[p]
                 product = dot(points, t, targets, row)
-                score, slope = score_of(product, points, t, targets, row, settings, counters)
+                score, slope = find_score(product, points, t, targets, row, settings, counters)
                 positives.scores[p], positives.slopes[p] = score, slope
-            total += losses_of_row(scores, t, first, last, positives, tile.sums, settings)
+            total += losses_of_row(scores, t, first, last, positives, tile, settings)
             own = chain(scores, slopes, t, settings)
             for k in range(width):
                 gradients[t, k] = _ZERO
@@ -166,7 +166,7 @@ def _compare(count, targets, settings, queries, positives, negatives, slots, til
                 row = positives.targets[p]
                 pull = positives.pulls[p] * positives.slopes[p]
                 own += pull
-                slot, used = slot_of(row, TARGET, used, slots)
+                slot, used = find_slot(row, TARGET, used, slots)
                 for k in range(width):
                     u, v = points[t, k], targets[row, k]
                     slots.gradients[slot, k] += pull * (u - v if flat_distance else u)
@@ -191,13 +191,13 @@ def _compare(count, targets, settings, queries, positives, negatives, slots, til
 
 
 @kernel
-def _parts_of(workspace):
+def _find_parts(workspace):
     """What both kinds of blocks use of a workspace."""
     return workspace.queries, workspace.positives, workspace.negatives, workspace.tile, workspace.counters
 
 
 @kernel
-def _slots_of(block, step, workspace):
+def _find_slots(block, step, workspace):
     """The slots of one block of a step, with this thread's lookup arrays."""
     return Slots(step.gradients[block], step.rows[block], step.sides[block], workspace.histories, workspace.targets)
 
@@ -205,11 +205,11 @@ def _slots_of(block, step, workspace):
 @kernel
 def _finish(used, negatives, slots):
     """Add the negatives' gradients to the slots, and reset the lookup arrays; the number of slots in use."""
-    for place in range(negatives.rows.shape[0]):
-        row = negatives.rows[place]
-        slot, used = slot_of(row, TARGET, used, slots)
+    for position in range(negatives.rows.shape[0]):
+        row = negatives.rows[position]
+        slot, used = find_slot(row, TARGET, used, slots)
         for k in range(negatives.gradients.shape[1]):
-            slots.gradients[slot, k] += negatives.gradients[place, k]
+            slots.gradients[slot, k] += negatives.gradients[position, k]
         clear(negatives.bits, row)
     for slot in range(used):
         if slots.sides[slot] == HISTORY:
@@ -220,7 +220,7 @@ def _finish(used, negatives, slots):
 
 
 @inlined
-def part_of(row, parts):
+def find_part(row, parts):
     """The thread that moves a row: runs of 16 rows are divided by a multiplicative hash, since a modulus is slow."""
     return np.int64((u64(u32(u32(row >> 4) * u32(0x9E3779B9))) * u64(parts)) >> u64(32))
 
@@ -239,21 +239,21 @@ def apply_gradients(blocks, part, parts, histories, items, settings, chosen, cou
             for slot in range(step.used[block]):
                 # without a branch, which could not be predicted
                 chosen[count] = slot
-                count += (sides[slot] == side) & (part_of(rows[slot], parts) == part)
+                count += (sides[slot] == side) & (find_part(rows[slot], parts) == part)
             # one call: numba would compile another into the kernel a second time
             table = histories if side == HISTORY else items
             step_rows(table, rows, chosen[:count], step.gradients[block], settings, counters)
 
 
 @kernel
-def symmetric_gradients(first, blocks, place, most, rows, events, users, items, settings, key, workspace, step):
+def symmetric_gradients(first, blocks, cursor, most, rows, events, users, items, settings, key, workspace, step):
     """`_symmetric_block` for blocks of a step, whose first is block `first` of the epoch.
 
-    Threads take them in the order of `blocks`, from the place in it that they share; at most `most` of them per call.
+    Threads take them in the order of `blocks`, from the cursor that they share; at most `most` of them per call.
     One call for several: unpacking the arguments takes a twentieth of the time of a block.
     """
     for _ in range(most):
-        taken = fetch_add(place, 1)
+        taken = fetch_add(cursor, 1)
         if taken >= blocks.shape[0]:
             return
         block = blocks[taken]
@@ -262,11 +262,11 @@ def symmetric_gradients(first, blocks, place, most, rows, events, users, items, 
 
 @kernel
 def asymmetric_gradients(
-    first, blocks, place, most, order, bounds, events, histories, items, settings, key, workspace, step
+    first, blocks, cursor, most, order, bounds, events, histories, items, settings, key, workspace, step
 ):
     """`_asymmetric_block` for blocks of a step, as `symmetric_gradients`."""
     for _ in range(most):
-        taken = fetch_add(place, 1)
+        taken = fetch_add(cursor, 1)
         if taken >= blocks.shape[0]:
             return
         block = blocks[taken]
@@ -279,8 +279,8 @@ def _symmetric_block(number, rows, events, users, items, settings, key, workspac
 
     Its targets are runs of neighbours in an order that the key chooses. `rows` is a multiple of RUN.
     """
-    queries, positives, negatives, tile, counters = _parts_of(workspace)
-    slots = _slots_of(block, step, workspace)
+    queries, positives, negatives, tile, counters = _find_parts(workspace)
+    slots = _find_slots(block, step, workspace)
     weighted, labelled = events.weights.shape[0] > 1, events.labels.shape[0] > 1
     target_count = events.targets.shape[0] if labelled else events.items.shape[0]
     run_count = -(-target_count // RUN)
@@ -289,8 +289,8 @@ def _symmetric_block(number, rows, events, users, items, settings, key, workspac
     order_key = key_for(key, ORDER, 0)
     count = 0
     owner = -1
-    for place in range(number * rows // RUN, min((number + 1) * rows // RUN, run_count)):
-        first = permuted(place, run_count, order_key) * RUN
+    for position in range(number * rows // RUN, min((number + 1) * rows // RUN, run_count)):
+        first = permuted(position, run_count, order_key) * RUN
         user = -1
         for target in range(first, min(first + RUN, target_count)):
             event = events.targets[target] if labelled else target
@@ -312,7 +312,7 @@ def _symmetric_block(number, rows, events, users, items, settings, key, workspac
         count, items.points, settings, queries, positives, negatives, slots, tile, counters
     )
     for t in range(count):
-        slot, used = slot_of(queries.customers[t], HISTORY, used, slots)
+        slot, used = find_slot(queries.customers[t], HISTORY, used, slots)
         for k in range(queries.gradients.shape[1]):
             slots.gradients[slot, k] += queries.gradients[t, k]
     step.used[block] = _finish(used, negatives, slots)
@@ -325,8 +325,8 @@ def _asymmetric_block(number, order, bounds, events, histories, items, settings,
 
     The caller leaves customers without a target that has a history out of `order`.
     """
-    queries, positives, negatives, tile, counters = _parts_of(workspace)
-    slots = _slots_of(block, step, workspace)
+    queries, positives, negatives, tile, counters = _find_parts(workspace)
+    slots = _find_slots(block, step, workspace)
     customers = order[bounds[number] : bounds[number + 1]]
     own_key = key_for(key, NEGATIVES, customers[0])
     _gather_negatives(items.points, settings.curved, own_key, negatives)

@@ -14,6 +14,8 @@ from pathlib import Path
 from typing import Any
 
 import numba
+from llvmlite import ir
+from numba import types
 from numba.core import event
 from numba.core.caching import CompileResultCacheImpl, FunctionCache, UserProvidedCacheLocator
 from numba.core.codegen import JITCodeLibrary
@@ -66,6 +68,22 @@ def _fetch_add(context: Any, counter: Any, amount: Any) -> Any:
 
 fetch_add: Any = intrinsic(_fetch_add)
 """In a kernel, add to counter[0] and return what it was, in one step: no two threads that add 1 get the same number."""
+
+
+def _call_loss(context: Any, address: Any, scores: Any, derivatives: Any, count: Any) -> Any:
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        where, *arrays, number = arguments
+        kinds = signature.args[1:3]
+        data = [context.make_array(kind)(context, builder, one).data for kind, one in zip(kinds, arrays, strict=True)]
+        result = context.get_value_type(types.float32)
+        function = ir.FunctionType(result, [data[0].type, data[1].type, number.type])
+        return builder.call(builder.inttoptr(where, function.as_pointer()), [*data, number])
+
+    return types.float32(types.int64, scores, derivatives, types.int64), generate
+
+
+call_loss: Any = intrinsic(_call_loss)
+"""In a kernel, call the registered loss at an address, for the first `count` entries of two arrays."""
 
 
 class Kernel(CPUDispatcher):

@@ -20,7 +20,7 @@ _ZERO, _ONE = f32(0), f32(1)
 
 
 @kernel
-def slot_of(row, side, used, slots):
+def find_slot(row, side, used, slots):
     """The slot of a row's gradient in this block, set to zero on first use; and the number of slots in use."""
     slot_of_row = slots.histories if side == HISTORY else slots.targets
     slot = slot_of_row[row]
@@ -160,13 +160,13 @@ def _write_folds(first, last, owner, count, events, points, settings, key, queri
             t = first + permuted(card, length, key)
             weight = events.weights[t] if weighted else _ONE
             if not labelled or events.labels[t]:
-                place = front
+                index = front
                 front += 1
             else:
                 back -= 1
-                place = back
-            positives.targets[place] = events.items[t]
-            positives.weights[place] = weight
+                index = back
+            positives.targets[index] = events.items[t]
+            positives.weights[index] = weight
             rest -= weight
             add_point(points, events.items[t], -f64(weight), 1.0, sums, settings.curved)
         queries.owners[count] = owner
@@ -198,7 +198,7 @@ def _spread_over_prefixes(first, last, owner, events, recency, used, slots, quer
     predicted = False  # whether the order of event t has a target
     for t in range(last - 1, first - 1, -1):
         weight = events.weights[t] if weighted else _ONE
-        slot, used = slot_of(events.items[t], HISTORY, used, slots)
+        slot, used = find_slot(events.items[t], HISTORY, used, slots)
         for k in range(width):
             slots.gradients[slot, k] += weight * sums[0, k]
         predicted |= not labelled or events.labels[t]
@@ -225,7 +225,7 @@ def _spread_over_folds(owner, used, slots, queries, positives, sums):
             sums[0, k] += queries.gradients[q, k]
     for q in range(first, last):
         for p in range(queries.offsets[q], queries.offsets[q + 1]):
-            slot, used = slot_of(positives.targets[p], HISTORY, used, slots)
+            slot, used = find_slot(positives.targets[p], HISTORY, used, slots)
             for k in range(width):
                 slots.gradients[slot, k] += positives.weights[p] * (sums[0, k] - queries.gradients[q, k])
     return used

@@ -29,7 +29,7 @@ def key_for(key, purpose, number):
 
 
 @inlined
-def bit_of(word, item):
+def find_bit(word, item):
     """The bit of an item, 0 or 1, in its word of a bit set: word item // 32."""
     return (word >> u32(item & 31)) & u32(1)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from lorentzrec.learning.kernels.compiling import inlined, kernel
+from lorentzrec.learning.kernels.compiling import call_loss, inlined, kernel
 from lorentzrec.learning.kernels.numbers import fast_exp, fast_log
 from lorentzrec.learning.kernels.steps import dot
 from lorentzrec.learning.kernels.structures import COINCIDENT, COINCIDENT_DISTANCE, NEAR, Loss
@@ -20,7 +20,7 @@ _HALF_MASKED = f32(-5e29)
 
 
 @kernel
-def score_of(product, left, i, right, j, settings, counters):
+def find_score(product, left, i, right, j, settings, counters):
     """The score of row i and row j, and its derivative by their inner product, which is given.
 
     Distance: d = arccosh(z) with z = -<u, v>, derivative 1 / sinh d. For near points z has lost the digits that
@@ -65,7 +65,7 @@ def score_of(product, left, i, right, j, settings, counters):
 
 
 @inlined
-def offset_of(product, settings):
+def find_offset(product, settings):
     """The k of the tangent gradient u + k v that a score has at v: the projection on the hyperboloid, u - v for flat
     distances."""
     if settings.curved:
@@ -74,7 +74,7 @@ def offset_of(product, settings):
 
 
 @kernel
-def distances_of(scores, slopes, queries, negatives, sizes, settings, counters):
+def find_distances(scores, slopes, queries, negatives, sizes, settings, counters):
     """Turn the inner products of queries and negatives into minus distances in place, and write their derivatives by
     the inner product.
 
@@ -104,31 +104,56 @@ def distances_of(scores, slopes, queries, negatives, sizes, settings, counters):
         if near > 0:
             for k in range(negatives.shape[0]):
                 if slopes[t, k] == _ZERO:
-                    scores[t, k], slopes[t, k] = score_of(scores[t, k], queries, t, negatives, k, settings, counters)
+                    scores[t, k], slopes[t, k] = find_score(scores[t, k], queries, t, negatives, k, settings, counters)
 
 
 @kernel
-def losses_of_row(scores, t, first, last, positives, sums, settings):
+def losses_of_row(scores, t, first, last, positives, tile, settings):
     """The summed loss of the positives first..last-1 against the negatives of their query, row t of `scores`.
 
-    The negatives' scores are overwritten with the loss's derivatives by them. All three losses depend on differences
-    of scores alone, so the derivative by a positive's score, its pull, is minus the sum of those by the negatives'.
-    BPR: mean_k ln(1 + e^x_k); WMRB: ln(1 + sum_k max(0, margin + x_k)); softmax: ln(1 + sum_k e^x_k), with x_k =
-    scale (s_k - positive).
+    The negatives' scores are overwritten with the loss's derivatives by them. The losses of this module depend on
+    differences of scores alone, so the derivative by a positive's score, its pull, is minus the sum of those by the
+    negatives'. BPR: mean_k ln(1 + e^x_k); WMRB: ln(1 + sum_k max(0, margin + x_k)); softmax: ln(1 + sum_k e^x_k), with
+    x_k = scale (s_k - positive).
     """
     if settings.loss == Loss.SOFTMAX:
         return _softmax_of_row(scores, t, first, last, positives, settings)
+    sums = tile.sums
     for k in range(sums.shape[0]):
         sums[k] = _ZERO
     total = 0.0
     for p in range(first, last):
-        if settings.loss == Loss.WMRB:
+        if settings.loss == Loss.OWN:
+            total += _own_of_positive(scores, t, p, positives, tile, settings)
+        elif settings.loss == Loss.WMRB:
             total += _wmrb_of_positive(scores, t, p, positives, sums, settings)
         else:
             total += _bpr_of_positive(scores, t, p, positives, sums, settings)
     for k in range(sums.shape[0]):
         scores[t, k] = sums[k]
     return total
+
+
+@kernel
+def _own_of_positive(scores, t, p, positives, tile, settings):
+    """A registered loss: it gets the scores of the positive and of the negatives that count, and writes derivatives."""
+    weight, scale, compared, derivatives = positives.weights[p], settings.scale, tile.compared, tile.derivatives
+    compared[0] = scale * positives.scores[p]
+    count = 1
+    for k in range(tile.sums.shape[0]):
+        if scores[t, k] > _HALF_MASKED:
+            compared[count] = scale * scores[t, k]
+            count += 1
+    for k in range(count):
+        derivatives[k] = _ZERO
+    loss = call_loss(settings.loss_address, compared, derivatives, count) if count > 1 else _ZERO
+    positives.pulls[p] = weight * scale * derivatives[0]
+    count = 1
+    for k in range(tile.sums.shape[0]):
+        if scores[t, k] > _HALF_MASKED:
+            tile.sums[k] += weight * scale * derivatives[count]
+            count += 1
+    return weight * loss
 
 
 @kernel

@@ -59,7 +59,7 @@ def pull_to_origin(time, settings):
 
 
 @inlined
-def clipping_of(squared_norm, settings):
+def find_clipping(squared_norm, settings):
     """What shortens a gradient of this squared length to the clipping norm."""
     if squared_norm <= settings.clip_norm * settings.clip_norm:
         return _ONE
@@ -80,7 +80,7 @@ def step_factor(squared_norm, squared, settings):
 
     Also whether the gradient was clipped and the step capped, as numbers to count.
     """
-    clipping = clipping_of(squared_norm, settings)
+    clipping = find_clipping(squared_norm, settings)
     # Adagrad would divide zero by zero
     factor = settings.learning_rate * clipping if squared_norm > _ZERO else _ZERO
     if settings.optimiser == Optimiser.ADAGRAD:
@@ -139,8 +139,8 @@ def step_rows(table, rows, chosen, gradients, settings, counters):
     """
     points, squared, momentum, steps = table
     width = points.shape[1]
-    for place in range(chosen.shape[0]):
-        slot = chosen[place]
+    for index in range(chosen.shape[0]):
+        slot = chosen[index]
         row = rows[slot]
         time = points[row, 0]
         added = _ZERO
@@ -155,7 +155,7 @@ def step_rows(table, rows, chosen, gradients, settings, counters):
             product += gradients[slot, k] * points[row, k]
         squared_norm = _measure_tangent(points, row, gradients, slot, product, settings)
         if settings.optimiser == Optimiser.ADAM:
-            clipping = clipping_of(squared_norm, settings)
+            clipping = find_clipping(squared_norm, settings)
             counters[CLIPPED] += clipping < _ONE
             product = _ZERO
             for k in range(width):

@@ -21,6 +21,7 @@ class Loss(IntEnum):
     BPR = 0
     WMRB = 1
     SOFTMAX = 2
+    OWN = 3
 
 
 class Optimiser(IntEnum):
@@ -72,6 +73,7 @@ class Settings(NamedTuple):
     curved: bool
     distance: bool
     loss: int
+    loss_address: int
     optimiser: int
     learning_rate: np.float32
     margin: np.float32
@@ -157,9 +159,9 @@ class Negatives(NamedTuple):
     gradients: Floats  # (negatives, width)
     sizes: Floats  # (negatives,) time coordinate, or in flat space squared length
     rows: Integers  # (negatives,) item rows
-    places: Integers  # (items,) place among the negatives, where the item's bit is set
+    positions: Integers  # (items,) position among the negatives, where the item's bit is set
     bits: Bits  # one per item
-    masks: Integers  # places of negatives that a customer has interacted with, customer after customer
+    masks: Integers  # positions of negatives that a customer has interacted with, customer after customer
     mask_offsets: Longs  # (customers + 1,)
 
 
@@ -190,6 +192,8 @@ class Tile(NamedTuple):
     slopes: Floats  # (TILE, negatives) derivatives of the scores by the inner products
     products: Floats  # (max(TILE, negatives), width)
     sums: Floats  # (negatives,) of the derivatives by the scores, over the positives of one query
+    compared: Floats  # (negatives + 1,) scores of one positive and its negatives, for a registered loss
+    derivatives: Floats  # (negatives + 1,) the derivatives that it writes
 
 
 class Workspace(NamedTuple):

@@ -9,13 +9,13 @@ from lorentzrec.learning.kernels.numbers import (
     GOLDEN,
     TRIPLETS,
     below,
-    bit_of,
     cosh_and_sinhc,
     fast_exp,
     fast_log,
+    find_bit,
     key_for,
 )
-from lorentzrec.learning.kernels.scores import offset_of, score_of
+from lorentzrec.learning.kernels.scores import find_offset, find_score
 from lorentzrec.learning.kernels.steps import pull_to_origin, settle, step_factor, step_rows
 from lorentzrec.learning.kernels.structures import CAPPED, CLIPPED, NEAR, SATURATED, Optimiser
 
@@ -31,11 +31,11 @@ def unseen(state, bits, item_count):
     for _ in range(64):
         state += GOLDEN
         drawn = below(state, item_count)
-        if bit_of(bits[drawn >> 5], drawn) == 0:
+        if find_bit(bits[drawn >> 5], drawn) == 0:
             return drawn, state
     state += GOLDEN
     drawn = below(state, item_count)
-    while bit_of(bits[drawn >> 5], drawn) != 0:
+    while find_bit(bits[drawn >> 5], drawn) != 0:
         drawn = drawn + 1 if drawn + 1 < item_count else 0
     return drawn, state
 
@@ -57,13 +57,13 @@ def triplet_steps(order, start, stop, events, users, items, settings, key, works
     item_count, width = V.shape
     weighted, labelled = event_weights.shape[0] > 1, labels.shape[0] > 1
     total = 0.0
-    for place in range(start, stop):
-        user = order[place]
+    for index in range(start, stop):
+        user = order[index]
         first, last = offsets[user], offsets[user + 1]
         distinct = 0
         for t in range(first, last):
             item = event_items[t]
-            distinct += 1 - bit_of(bits[item >> 5], item)
+            distinct += 1 - find_bit(bits[item >> 5], item)
             bits[item >> 5] |= u32(1) << u32(item & 31)
         if distinct == item_count:
             counters[SATURATED] += 1
@@ -87,8 +87,8 @@ def triplet_steps(order, start, stop, events, users, items, settings, key, works
             vw -= _TWO * v_time * w_time
             v_score, v_slope, w_score, w_slope = uv, _ONE, uw, _ONE
             if settings.distance:
-                v_score, v_slope = score_of(uv, U, user, V, item, settings, counters)
-                w_score, w_slope = score_of(uw, U, user, V, other, settings, counters)
+                v_score, v_slope = find_score(uv, U, user, V, item, settings, counters)
+                w_score, w_slope = find_score(uw, U, user, V, other, settings, counters)
             # L = ln(1 + e^-gap), -dL/dgap = 1 / (1 + e^gap)
             weight = event_weights[t] if weighted else _ONE
             gap = settings.scale * (v_score - w_score)
@@ -96,7 +96,7 @@ def triplet_steps(order, start, stop, events, users, items, settings, key, works
             total += weight * (fast_log(_ONE + small) + max(-gap, _ZERO))
             pull = weight * settings.scale * (small if gap > _ZERO else _ONE) / (_ONE + small)
             v_part, w_part = -pull * v_slope, pull * w_slope
-            v_offset, w_offset = offset_of(uv, settings), offset_of(uw, settings)
+            v_offset, w_offset = find_offset(uv, settings), find_offset(uw, settings)
             uu, vv, ww = -_ONE, -_ONE, -_ONE
             if not settings.curved:
                 uu, vv, ww = _ZERO, _ZERO, _ZERO

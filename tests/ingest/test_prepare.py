@@ -19,7 +19,7 @@ from lorentzrec.data.interactions import Interactions
 from lorentzrec.errors import ConfigError, InputError
 from lorentzrec.ingest import engine as engines
 from lorentzrec.ingest.dataset import open_dataset
-from lorentzrec.ingest.pipeline import Step
+from lorentzrec.ingest.pipeline import CleaningStep
 from lorentzrec.ingest.prepare import PrepareConfig, PrepareReport, prepare
 from lorentzrec.ingest.sources import Source, source_named
 from tests.ingest.slow_preparation import Event, csv_of, prepare_slowly
@@ -155,7 +155,7 @@ def test_every_step_reports_its_rows(tmp_path: Path) -> None:
     assert data.weights is not None
     assert sorted(data.weights.tolist()) == [2.0, 2.0, 2.0, 2.0, 4.0]
     assert report.parts == {"train": 3, "test": 2}
-    assert report.steps[2] == Step("rating threshold", 8, 7, "ratings below 3")
+    assert report.steps[2] == CleaningStep("rating threshold", 8, 7, "ratings below 3")
 
 
 def test_k_core_repeats_until_nothing_changes(tmp_path: Path) -> None:

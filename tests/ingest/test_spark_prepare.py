@@ -18,6 +18,7 @@ import pytest
 
 from lorentzrec.errors import InputError
 from lorentzrec.ingest import spark_engine as spark_module
+from lorentzrec.ingest.appending import append, compact
 from lorentzrec.ingest.dataset import open_dataset
 from lorentzrec.ingest.prepare import PrepareConfig, PrepareReport, prepare
 from lorentzrec.ingest.sources import Source, source_named
@@ -219,3 +220,19 @@ def test_an_existing_session_is_not_stopped(engine: SparkEngine) -> None:
     assert session.range(3).count() == 3
     with pytest.raises(InputError, match="give one of them"), spark_engine(master="local[1]", session=session):
         pass
+
+
+def test_a_delivery_is_the_same_with_both_engines(tmp_path: Path, engine: SparkEngine) -> None:
+    events = random_events(600, user=40, item=30, hour=5)
+    files = [str(tmp_path / "first.csv"), str(tmp_path / "second.csv")]
+    events[:400].write_csv(files[0])
+    events[400:].write_csv(files[1])
+    digests = set()
+    for name, runner in (("polars", None), ("spark", engine)):
+        prepare(PrepareConfig(events=(files[0],), source=Source(time_column="hour")), tmp_path / name)
+        digests.add(append(tmp_path / name, [files[1]], runner).digest)
+        compact(tmp_path / name, runner)
+        digests.add(open_dataset(tmp_path / name).digest)
+    whole = prepare(PrepareConfig(events=tuple(files), source=Source(time_column="hour")), tmp_path / "whole")
+    assert len(digests) == 2
+    assert whole.digest in digests

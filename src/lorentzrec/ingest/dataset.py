@@ -9,9 +9,11 @@
     items.parquet          row, id, count, and the columns of an item table (title, category, price, image, attribute:*)
     rejected.parquet       file, line, fault, option, text of faulty rows, if preparation skipped any
     manifest.json          schema version, counts, options, steps, checksums, and a digest of the content
+    deliveries/00001       events that were appended: a dataset of its own, with its own rows; see `appending`
 
 The digest covers the ids and every event in order. It is made of one hash per block of customers, and no file divides a
-block, so that tasks on many machines make the same digest as one machine.
+block, so that tasks on many machines make the same digest as one machine. With deliveries, it is a hash of the digests
+of the dataset without them and of each delivery; compaction makes that of a dataset prepared in one go.
 """
 
 from __future__ import annotations
@@ -23,7 +25,7 @@ import tempfile
 import weakref
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
@@ -40,6 +42,7 @@ from lorentzrec.data.arrays import update_digest
 from lorentzrec.data.attributes import ItemAttributes
 from lorentzrec.data.event_order import NO_TIES, Ties, count_ties, number_orders
 from lorentzrec.data.interactions import Interactions
+from lorentzrec.data.joining import interleave
 from lorentzrec.data.vocabulary import Vocabulary
 from lorentzrec.errors import ArtifactError, ConfigError, InputError
 from lorentzrec.ingest.dataset_checks import (
@@ -51,7 +54,7 @@ from lorentzrec.ingest.dataset_checks import (
     check_other_columns,
     read_vocabulary,
 )
-from lorentzrec.ingest.item_table import attribute_columns, attributes_of
+from lorentzrec.ingest.item_table import attribute_columns, make_attributes
 from lorentzrec.ingest.storage import (
     fetch,
     is_remote,
@@ -192,8 +195,7 @@ class DatasetDraft:
             **record,
             "files": dict(sorted((self.checksums | {file.name: file.checksum for file in events}).items())),
         }
-        with write_file(join(self.address, MARKER)) as path:
-            write_manifest(path.parent, manifest)
+        write_dataset_manifest(self.address, manifest)
         return manifest
 
 
@@ -263,8 +265,45 @@ class Dataset:
         weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
         return Path(folder)
 
+    @cached_property
+    def members(self) -> tuple[Dataset, ...]:
+        """The datasets that this one consists of: itself, or what it was before the first delivery, and each delivery
+        in the order of the manifest, with the vocabularies of its own."""
+        listed = [entry for entry in self.manifest.get("deliveries", ()) if entry["folder"] is not None]
+        if not listed:
+            return (self,)
+        found = [Dataset(self.address, self.manifest | self.manifest["base"] | {"deliveries": []})]
+        for entry in listed:
+            found.append(open_dataset(join(self.address, entry["folder"])))
+            if found[-1].digest != entry["digest"]:
+                raise ArtifactError(f"{found[-1].address} is not the delivery that was appended: {AGAIN}")
+        return tuple(found)
+
+    @property
+    def deliveries(self) -> tuple[str, ...]:
+        """The digests of what the dataset was made of: of its first files, and of each delivery."""
+        if len(self.members) > 1:
+            return tuple(digest for member in self.members for digest in member.deliveries)
+        return tuple(self.manifest.get("compacted", (self.digest,)))
+
+    def read_new(self, known: Sequence[str]) -> list[Interactions] | None:
+        """The events of each delivery that is not among these, oldest first; None if some of the known deliveries are
+        gone, or if new ones are compacted with others: then only all events together are right."""
+        old = set(known)
+        if not old or old - set(self.deliveries):
+            return None
+        mixed = [
+            member for member in self.members if 0 < len(old.intersection(member.deliveries)) < len(member.deliveries)
+        ]
+        new = [member for member in self.members if not old.intersection(member.deliveries)]
+        return None if mixed else [member.interactions() for member in new]
+
     def verify(self) -> None:
         """Compare every file with its checksum in the manifest."""
+        if len(self.members) > 1:
+            for member in self.members:
+                member.verify()
+            return
         self._verified.clear()
         for name in self.manifest["files"]:
             self._verify(name)
@@ -272,8 +311,8 @@ class Dataset:
     def _verify(self, name: str) -> Path:
         """The local path of a file; remote files are fetched once."""
         if name not in self._verified:
-            place = join(self.address, name)
-            path = fetch(place, self._scratch) if is_remote(place) else Path(place)
+            address = join(self.address, name)
+            path = fetch(address, self._scratch) if is_remote(address) else Path(address)
             if not path.is_file():
                 raise ArtifactError(f"{self.address}: {name} is missing: {AGAIN}")
             if checksum(path) != self.manifest["files"][name]:
@@ -290,8 +329,19 @@ class Dataset:
 
     @cached_property
     def items(self) -> pl.DataFrame:
-        """The item table: row, id, count, and the columns of an item file."""
-        return self._read_vocabulary("item")[0]
+        """The item table: row, id, count, and the columns of an item file; the newest delivery has the last word."""
+        tables = [member._read_vocabulary("item")[0] for member in self.members]
+        return tables[0] if len(tables) == 1 else _unite_items(tables)
+
+    def read_users(self) -> pl.DataFrame:
+        """The table of customers: row, id, count; not with deliveries."""
+        return self._read_vocabulary("user")[0]
+
+    def scan_ids(self, name: str) -> pl.LazyFrame:
+        """Row and id of each customer (`user`) or item, not with deliveries."""
+        import polars as pl
+
+        return pl.scan_parquet(list(self._table(f"{name}s.parquet").values()), glob=False).select("row", "id")
 
     @property
     def prepared_attributes(self) -> tuple[str, ...]:
@@ -316,7 +366,7 @@ class Dataset:
             if name not in known:
                 have = f"it has {', '.join(known)}" if known else "it has none"
                 raise ConfigError(f"{self.address} has no attributes {given!r}, {have}: prepare it with `attributes`")
-        return attributes_of(self.items, [known.get(name, name) for name in wanted], like)
+        return make_attributes(self.items, [known.get(name, name) for name in wanted], like)
 
     def _read_vocabulary(self, name: str, columns: list[str] | None = None) -> tuple[pl.DataFrame, Vocabulary]:
         ((file, path),) = self._table(f"{name}s.parquet").items()
@@ -345,6 +395,8 @@ class Dataset:
         """All events, and the part of each if there are parts."""
         import polars as pl
 
+        if len(self.members) > 1:
+            return interleave([member.interactions() for member in self.members]), np.empty(0, np.uint8)
         columns = [name for name in self.manifest["columns"] if name != "next_item_row"]
         files = {join(self.address, name): path for name, path in self._table(EVENTS).items()}
         with parquet_faults(join(self.address, EVENTS), AGAIN):
@@ -354,15 +406,40 @@ class Dataset:
         check_other_columns(self.manifest, files)
         notes, given = tuple(self.manifest.get("notes", ())), self.manifest.get("ties") == "given"
         whole = Interactions.from_sorted(users, items, events, notes, ties_given=given)
+        whole = replace(whole, deliveries=self.deliveries)
         return whole, events["part"].to_numpy() if "part" in columns else np.empty(0, np.uint8)
 
     def scan_training(self) -> pl.LazyFrame:
         """The events that models are trained on, sorted by customer: the first part, or all if there is no split."""
         import polars as pl
 
+        if len(self.members) > 1:
+            raise InputError(
+                f"{self.address} has deliveries that are not merged: run lorentzrec prepare --compact first"
+            )
         columns = [name for name in self.manifest["columns"] if name != "next_item_row"]
         events = pl.scan_parquet(list(self._table(EVENTS).values()), glob=False).select(columns)
         return events.filter(pl.col("part") == 0).drop("part") if "part" in columns else events
+
+
+def _unite_items(tables: Sequence[pl.DataFrame]) -> pl.DataFrame:
+    """One table of the items of all, in the rows of `interleave`; counts are summed, and later values replace earlier
+    ones."""
+    import polars as pl
+
+    text = any(table.schema["id"] == pl.String for table in tables)
+    typed = [table.with_columns(pl.col("id").cast(pl.String if text else pl.Int64)) for table in tables]
+    together = pl.concat(typed, how="diagonal_relaxed")
+    others = [name for name in together.columns if name not in ("row", "id", "count")]
+    last = [pl.col(name).drop_nulls().last() for name in others]
+    united = together.group_by("id", maintain_order=True).agg(pl.col("count").sum(), *last)
+    return united.with_columns(row=pl.int_range(pl.len()).cast(tables[0].schema["row"])).select(together.columns)
+
+
+def write_dataset_manifest(address: str, manifest: Mapping[str, Any]) -> None:
+    """Replace the manifest of a dataset in one step."""
+    with write_file(join(address, MARKER)) as path:
+        write_manifest(path.parent, manifest)
 
 
 def is_dataset(address: str | Path) -> bool:

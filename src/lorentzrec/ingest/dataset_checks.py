@@ -6,6 +6,7 @@ be found here.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
@@ -35,6 +36,7 @@ DATASET = FolderKind(
 
 LATEST_TIME = 2**53
 """Seconds from 1970 in either direction: beyond it, not every second is a number of double precision."""
+DELIVERY_FOLDER = re.compile(r"deliveries/\d{5,9}")
 NEXT_ITEM = "next_item_row"
 """A column of the files that training does not read."""
 
@@ -52,10 +54,10 @@ COLUMNS: dict[str, tuple[str, ...]] = {
 
 def check_manifest(content: bytes, address: str) -> dict[str, Any]:
     """The manifest of the dataset at `address`; an `ArtifactError` if it is damaged or of another version."""
-    place = join(address, MARKER)
-    manifest = DATASET.parse(content, place)
+    file_address = join(address, MARKER)
+    manifest = DATASET.parse(content, file_address)
     if fault := _manifest_fault(manifest):
-        raise DATASET.damaged(place, fault)
+        raise DATASET.damaged(file_address, fault)
     return manifest
 
 
@@ -71,6 +73,20 @@ def _manifest_fault(manifest: Mapping[str, Any]) -> str | None:
         return "it has parts without a column of them, or the column without parts"
     if not isinstance(manifest.get("notes", []), list):
         return "its notes are not a list"
+    deliveries = manifest.get("deliveries", [])
+    if not isinstance(deliveries, list) or not all(map(_is_delivery, deliveries)):
+        return "its deliveries are not as `append` writes them"
+    base = manifest.get("base", {"digest": "", "counts": counts})
+    if (
+        not isinstance(base, dict)
+        or not isinstance(base.get("digest"), str)
+        or not isinstance(base.get("counts"), dict)
+    ):
+        return "it does not say what it was before the deliveries"
+    if not all(_is_count(base["counts"].get(name)) for name in ("events", "users", "items")):
+        return "its counts before the deliveries are not numbers"
+    if not isinstance(manifest.get("compacted", []), list):
+        return "it does not list the deliveries that are compacted"
     for name, checksum in files.items():
         if not name or PurePosixPath(name).is_absolute() or ".." in PurePosixPath(name).parts or "\\" in name:
             return f"it lists {name!r}, which is not the name of a file in the folder"
@@ -79,37 +95,47 @@ def _manifest_fault(manifest: Mapping[str, Any]) -> str | None:
     return None
 
 
+def _is_delivery(entry: object) -> bool:
+    """Whether an entry has what is needed to read the delivery; its folder has a name that leads nowhere else."""
+    if not isinstance(entry, dict) or not isinstance(entry.get("digest"), str):
+        return False
+    folder = entry.get("folder")
+    return folder is None or (isinstance(folder, str) and DELIVERY_FOLDER.fullmatch(folder) is not None)
+
+
 def _is_count(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and value >= 0
 
 
 def read_vocabulary(
-    path: Path, name: str, place: str, count: int, columns: list[str] | None = None
+    path: Path, name: str, file_address: str, count: int, columns: list[str] | None = None
 ) -> tuple[pl.DataFrame, Vocabulary]:
     """The table users.parquet or items.parquet, all of it or some columns, and its ids, `count` by the manifest."""
     import polars as pl
 
-    with parquet_faults(place, AGAIN):
+    with parquet_faults(file_address, AGAIN):
         frame = pl.read_parquet(path, columns=columns, glob=False)
         rows, ids = frame["row"], frame["id"]
     if len(frame) != count:
-        raise ArtifactError(f"{place} has {len(frame):,} rows instead of {count:,}: {AGAIN}")
+        raise ArtifactError(f"{file_address} has {len(frame):,} rows instead of {count:,}: {AGAIN}")
     if not rows.dtype.is_integer() or not np.array_equal(rows.to_numpy(), np.arange(len(frame))):
-        raise ArtifactError(f"{place} is damaged (its rows are not numbered 0, 1, 2, ...): {AGAIN}")
+        raise ArtifactError(f"{file_address} is damaged (its rows are not numbered 0, 1, 2, ...): {AGAIN}")
     try:
         return frame, Vocabulary(ids, name=name)
     except InputError as error:
-        raise ArtifactError(f"{place} is damaged ({error}): {AGAIN}") from None
+        raise ArtifactError(f"{file_address} is damaged ({error}): {AGAIN}") from None
 
 
-def check_events(events: pl.DataFrame, manifest: Mapping[str, Any], place: str, files: Mapping[str, Path]) -> None:
+def check_events(
+    events: pl.DataFrame, manifest: Mapping[str, Any], file_address: str, files: Mapping[str, Path]
+) -> None:
     """Raise an `ArtifactError` that names the column, and if possible the file and row, that cannot be used.
 
     files: address and local path of each file of the events, in row order.
     """
     counts, parts = manifest["counts"], manifest["parts"]
     if len(events) != counts["events"]:
-        raise ArtifactError(f"{place}: {len(events):,} events instead of {counts['events']:,}: {AGAIN}")
+        raise ArtifactError(f"{file_address}: {len(events):,} events instead of {counts['events']:,}: {AGAIN}")
 
     def refuse(name: str, wrong: pl.Series, reason: str) -> None:
         if wrong.any():
@@ -118,7 +144,9 @@ def check_events(events: pl.DataFrame, manifest: Mapping[str, Any], place: str, 
 
     for name, column in zip(events.columns, events, strict=True):
         if str(column.dtype) not in COLUMNS[name]:
-            raise ArtifactError(f"{place}: column {name} is {column.dtype}, not {' or '.join(COLUMNS[name])}: {AGAIN}")
+            raise ArtifactError(
+                f"{file_address}: column {name} is {column.dtype}, not {' or '.join(COLUMNS[name])}: {AGAIN}"
+            )
         refuse(name, column.is_null(), "there is none")
         if column.dtype.is_float():
             refuse(name, ~column.is_finite(), "it must be finite")
@@ -140,7 +168,9 @@ def check_events(events: pl.DataFrame, manifest: Mapping[str, Any], place: str, 
     if parts:
         found = np.bincount(events["part"].to_numpy(), minlength=len(parts)).tolist()
         if found != list(parts.values()):
-            raise ArtifactError(f"{place}: the parts have {found} events instead of {list(parts.values())}: {AGAIN}")
+            raise ArtifactError(
+                f"{file_address}: the parts have {found} events instead of {list(parts.values())}: {AGAIN}"
+            )
 
 
 def check_other_columns(manifest: Mapping[str, Any], files: Mapping[str, Path]) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import narwhals as nw
 
 from lorentzrec.ingest.dataset import USERS_PER_BLOCK, EventFile, write_events, write_frame
-from lorentzrec.ingest.layouts import Layout
+from lorentzrec.ingest.layouts import FileLayout
 from lorentzrec.ingest.reading import FAULT_COLUMNS, scan_events
 from lorentzrec.ingest.storage import fetch
 
@@ -30,7 +30,7 @@ class Engine(Protocol):
 
     name: str
 
-    def read(self, layouts: Sequence[Layout], id_types: dict[str, str]) -> Frame:
+    def read(self, layouts: Sequence[FileLayout], id_types: dict[str, str]) -> Frame:
         """The typed events of all files with their fault columns and `part`; ids are "String" or "Int64" by role."""
 
     def persist(self, frame: Frame) -> Frame:
@@ -49,7 +49,7 @@ class Engine(Protocol):
         """Write the rejected rows to one file; returns its checksum."""
 
 
-def read_events(layout: Layout, scratch: Path, id_types: dict[str, str], folder: str | None = None) -> pl.LazyFrame:
+def read_events(layout: FileLayout, scratch: Path, id_types: dict[str, str], folder: str | None = None) -> pl.LazyFrame:
     """The events of one file with the id types of all files. `folder`: that of relative paths, if not the current."""
     import polars as pl
 
@@ -72,7 +72,7 @@ class PolarsEngine:
         self._scratch = scratch
         self._stored = 0
 
-    def read(self, layouts: Sequence[Layout], id_types: dict[str, str]) -> Frame:
+    def read(self, layouts: Sequence[FileLayout], id_types: dict[str, str]) -> Frame:
         import polars as pl
 
         return nw.from_native(pl.concat([read_events(one, self._scratch, id_types) for one in layouts]))

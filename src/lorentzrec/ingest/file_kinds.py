@@ -152,7 +152,7 @@ def typed_columns(schema: Mapping[str, pl.DataType]) -> list[Column]:
     return columns
 
 
-def field_of(name: str, schema: Mapping[str, pl.DataType]) -> pl.Expr:
+def select_field(name: str, schema: Mapping[str, pl.DataType]) -> pl.Expr:
     """The values of a column, or of the field `user.id` of an object."""
     import polars as pl
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,22 +14,21 @@ from lorentzrec.data.event_order import count_ties
 from lorentzrec.data.frames import open_frame, polars_series
 from lorentzrec.data.interactions import Interactions
 from lorentzrec.data.vocabulary import Vocabulary, nullable_ids
-from lorentzrec.errors import ConfigError, InputError
+from lorentzrec.errors import ConfigError, InputError, replace_options
 from lorentzrec.ingest.config import PrepareConfig
 from lorentzrec.ingest.dataset import cast_columns
 from lorentzrec.ingest.engine import Frame, PolarsEngine
 from lorentzrec.ingest.file_kinds import typed_columns
-from lorentzrec.ingest.layouts import Layout, layout_error
+from lorentzrec.ingest.layouts import FileLayout, layout_error
 from lorentzrec.ingest.pipeline import Pipeline
 from lorentzrec.ingest.prepare import FILTERS, check_roles, has_given_ties, needed_roles, ties_notes
-from lorentzrec.ingest.reading import FAULT_COLUMNS, FRAME, convert_fields
+from lorentzrec.ingest.reading import FAULT_COLUMNS, FRAME, FRAME_ADDRESS, convert_fields
 from lorentzrec.ingest.recognition import Column, Recognition, recognise
 from lorentzrec.ingest.sources import Source
 
 if TYPE_CHECKING:
     import polars as pl
 
-ADDRESS = "the frame"
 _SAMPLE = 100
 _OPTIONS = ("decimal", "thousands", "time_unit", "time_format", "ordered", "ties", "tie_seed")
 """Fields of `Source` that a frame can need."""
@@ -38,6 +36,8 @@ _COLUMNS = ("user", "item", "time", "weight", "order", "kind")
 """Arguments of `from_frame` with names of columns."""
 _FURTHER_COLUMNS = ("rating", "quantity")
 """Options of `from_frame` with names of columns."""
+_ARGUMENTS = {f"{role}_column": role for role in (*_COLUMNS, *_FURTHER_COLUMNS)} | {"event_column": "kind"}
+"""The arguments of `from_frame` for options of files."""
 
 
 def read_frame(frame: Any, names: Mapping[str, str | int], options: Mapping[str, Any]) -> Interactions:
@@ -59,13 +59,13 @@ def _read(frame: Any, names: dict[str, str], options: dict[str, Any]) -> Interac
     if given.get("ties") == "given":
         given["ties"] = "file"
     source = Source(**given)
-    config = PrepareConfig(events=(ADDRESS,), source=source, **options)
+    config = PrepareConfig(events=(FRAME_ADDRESS,), source=source, **options)
     recognised = _recognise(table, config)
     if recognised.faults:
-        raise layout_error(ADDRESS, recognised.faults)
+        raise layout_error(FRAME_ADDRESS, recognised.faults)
     roles = recognised.roles
     raw, kinds, mixed = _take_columns(table, roles)
-    layout = Layout(ADDRESS, source, FRAME, "", tuple(raw.columns), roles, kinds, (*recognised.notes, *mixed))
+    layout = FileLayout(FRAME_ADDRESS, source, FRAME, "", tuple(raw.columns), roles, kinds, (*recognised.notes, *mixed))
     check_roles(config, layout)
     with polars_faults("the frame cannot be read", "check its columns"):
         engine = FrameEngine(raw)
@@ -73,7 +73,7 @@ def _read(frame: Any, names: dict[str, str], options: dict[str, Any]) -> Interac
         histories = pipeline.run()
         events = cast_columns(engine.collect(histories.events).sort(histories.order))
     said = pipeline.notes if pipeline.rejected is None else [*pipeline.notes, pipeline.faults]
-    said = [*said, *ties_notes(count_ties(events), config, events.columns)]
+    said = [*said, *ties_notes(count_ties(events), config, events.columns, order_of="rows")]
     users, items = Vocabulary(histories.users["id"], name="user"), Vocabulary(histories.items["id"], name="item")
     shown = tuple(map(_in_python, said))
     return Interactions.from_sorted(users, items, events, shown, ties_given=has_given_ties(source))
@@ -81,11 +81,14 @@ def _read(frame: Any, names: dict[str, str], options: dict[str, Any]) -> Interac
 
 def _in_python(text: str) -> str:
     """A message with the arguments of `from_frame` instead of the options of files."""
-    text = re.sub(r"`event_column", "`kind", text)
-    text = re.sub(r"`(user|item|time|weight|order|rating|quantity)_column", r"`\1", text)
-    text = text.replace("`ties='file'` if the order of the file", "`ties='given'` if the order of the rows")
-    text = text.replace("`ties='file'`", "`ties='given'`")
-    return text.replace(f"{ADDRESS} line ", f"{ADDRESS} row ").replace("in the order of the file", "in the given order")
+
+    def show(name: str, value: str | int | None) -> str:
+        if name == "ties" and value == "file":
+            value = "given"
+        name = _ARGUMENTS.get(name, name)
+        return f"`{name}`" if value is None else f"`{name}={value!r}`"
+
+    return replace_options(text, show)
 
 
 def _open(frame: Any) -> nw.DataFrame[Any]:
@@ -94,7 +97,7 @@ def _open(frame: Any) -> nw.DataFrame[Any]:
     if nw.dependencies.is_pandas_dataframe(frame):
         frame = _index_to_columns(frame.set_axis(frame.columns.map(str), axis="columns"))
     names = list(map(str, getattr(frame, "column_names", getattr(frame, "columns", []))))  # pyarrow has both
-    twice = next((name for place, name in enumerate(names) if name in names[:place]), None)
+    twice = next((name for index, name in enumerate(names) if name in names[:index]), None)
     if twice is not None:
         raise InputError(f"the frame has the column {twice!r} more than once: rename or drop one of them")
     return open_frame(
@@ -168,7 +171,7 @@ class FrameEngine(PolarsEngine):
         super().__init__(Path())
         self._frame = frame
 
-    def read(self, layouts: Iterable[Layout], id_types: dict[str, str]) -> Frame:
+    def read(self, layouts: Iterable[FileLayout], id_types: dict[str, str]) -> Frame:
         import polars as pl
 
         (layout,) = layouts

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, get_args
 from lorentzrec.base.counting import Count
 from lorentzrec.data.attributes import ItemAttributes, Kind
 from lorentzrec.errors import ConfigError, InputError
-from lorentzrec.ingest.file_kinds import FORMATS, field_of, scan_table, table_faults
+from lorentzrec.ingest.file_kinds import FORMATS, scan_table, select_field, table_faults
 from lorentzrec.ingest.layouts import detect_layout
 from lorentzrec.ingest.lines import scan_lines
 from lorentzrec.ingest.reading import fault_error
@@ -54,12 +54,14 @@ def read_item_table(
     *,
     reader: str | None = None,
     attributes: Sequence[str] = (),
+    others: bool = False,
 ) -> pl.DataFrame:
     """One row per item: `item`, its id as text, and those of title, category, price and image that the file has.
 
     `columns`: title, category, price or image -> column of the file. `source`: how to read the file, and the column of
     the item. `reader`: the name of a known data set, whose item file needs neither. `attributes`: further columns of
-    the file, which the table has as text with `ATTRIBUTE` before their names.
+    the file, which the table has as text with `ATTRIBUTE` before their names. `others`: also have all other columns, as
+    text, under their own names.
     """
     import polars as pl
 
@@ -76,11 +78,14 @@ def read_item_table(
         for number, file in enumerate(list_files(address, name=source.file_name)):
             path = fetch(file.address, Path(scratch))
             layout = detect_layout(path, source, file.address, wanted)
+            roles = dict(layout.roles)
+            if others:
+                roles |= {name: name for name in layout.names if name not in roles and name not in roles.values()}
             if layout.format in FORMATS:
                 with table_faults(file.address, layout.format):
                     frame = scan_table(path, file.address, layout.format)
-                    schema, names = frame.collect_schema(), dict.fromkeys(layout.roles.values())
-                    table = frame.select(field_of(name, schema) for name in names).collect()
+                    schema, names = frame.collect_schema(), dict.fromkeys(roles.values())
+                    table = frame.select(select_field(name, schema) for name in names).collect()
             else:
                 table = scan_lines(path, layout, Path(scratch, str(number))).collect()
                 about = {name: pl.col(f"__{name}") for name in ("line", "fault", "option", "text")}
@@ -89,7 +94,7 @@ def read_item_table(
             # A category may be a list of words; everything else is one value.
             texts = {
                 role: pl.col(column).list.join("|") if table.schema[column] == pl.List(pl.String) else pl.col(column)
-                for role, column in layout.roles.items()
+                for role, column in roles.items()
             }
             tables.append(table.select(text.cast(pl.String).alias(role) for role, text in texts.items()))
     table = pl.concat(tables, how="diagonal").filter(pl.col("item").is_not_null())
@@ -122,7 +127,7 @@ def attribute_columns(columns: Iterable[str]) -> tuple[str, ...]:
     return tuple(name.rpartition(":")[0] if name.endswith(KINDS) else name for name in columns)
 
 
-def attributes_of(items: pl.DataFrame, columns: Sequence[str], like: ItemAttributes | None = None) -> ItemAttributes:
+def make_attributes(items: pl.DataFrame, columns: Sequence[str], like: ItemAttributes | None = None) -> ItemAttributes:
     """Attributes from a vocabulary of items with the columns of a table; `columns`: `NAME` or `NAME:KIND`."""
     frame = items.select("id", f"^{ATTRIBUTE}.*$").rename(lambda name: name.removeprefix(ATTRIBUTE))
     return ItemAttributes.from_frame(frame, columns, item="id", like=like)

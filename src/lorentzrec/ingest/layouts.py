@@ -16,13 +16,13 @@ from lorentzrec.ingest.compression import content_name
 from lorentzrec.ingest.file_kinds import (
     FORMATS,
     detect_kind,
-    field_of,
     require_excel,
     scan_table,
+    select_field,
     table_faults,
     typed_columns,
 )
-from lorentzrec.ingest.recognition import Column, guess_columns, names_of, recognise, sample_faults
+from lorentzrec.ingest.recognition import Column, find_names, guess_columns, recognise, sample_faults
 from lorentzrec.ingest.sources import READERS, ROLES, Source, reader_of_file
 from lorentzrec.ingest.storage import file_name
 from lorentzrec.ingest.text import (
@@ -52,7 +52,7 @@ _SAMPLE = 100
 
 
 @dataclass(frozen=True)
-class Layout:
+class FileLayout:
     """One file as it is to be read: its format, the names of its columns, and their roles."""
 
     address: str
@@ -94,7 +94,7 @@ def detect_layout(
     wanted: Mapping[str, str | None] | None = None,
     *,
     needed: Collection[str] = (),
-) -> Layout:
+) -> FileLayout:
     """The layout of a local file, from its first lines; an `InputError` with everything that does not fit the source.
 
     `address`: where it comes from, for errors. `wanted`: role -> column, for tables of other things than events; None:
@@ -113,12 +113,12 @@ def detect_layout(
     separator = usual
     if file_format == "adjacency":
         roles = {"user": "user", "item": "item"}
-        return Layout(address, source, "adjacency", usual, tuple(roles), roles, dict.fromkeys(roles, "either"))
+        return FileLayout(address, source, "adjacency", usual, tuple(roles), roles, dict.fromkeys(roles, "either"))
     if file_format == "csr":
         if source.ordered:
             raise InputError(f"{address} is a matrix and has no order: leave `ordered` out")
         roles = {"user": "row", "item": "column", "weight": "value"}
-        return Layout(address, source, "csr", "", tuple(roles.values()), roles, dict.fromkeys(roles, "integer"))
+        return FileLayout(address, source, "csr", "", tuple(roles.values()), roles, dict.fromkeys(roles, "integer"))
     if file_format == "csv" and source.separator is None:
         lines = read_first_lines(path, source, address, _FIRST_LINES)
         spaces = Path(name).suffix not in _SEPARATORS
@@ -155,7 +155,7 @@ def detect_layout(
     names = tuple(one.name for one in columns)
     held = {role: kinds[column] for role, column in roles.items()}
     hints = tuple(fault.option for fault in suggested)
-    return Layout(address, source, file_format, separator, names, roles, held, tuple(notes), hints)
+    return FileLayout(address, source, file_format, separator, names, roles, held, tuple(notes), hints)
 
 
 def layout_error(address: str, faults: Sequence[RowFault]) -> InputError:
@@ -188,7 +188,7 @@ def _is_as_known(path: Path, address: str, known: Source) -> bool:
         return f'"{known.user_column}"' in line
     values = line.rstrip("\r\n").split(known.separator or ",")
     columns = [Column(one.strip('"'), "either") for one in values]
-    named = any(names_of(columns, role) for role in ("user", "item", "time", "rating"))
+    named = any(find_names(columns, role) for role in ("user", "item", "time", "rating"))
     return len(values) == len(known.columns) and not named
 
 
@@ -221,7 +221,7 @@ def _missing_columns(columns: Sequence[Column], roles: Mapping[str, str]) -> lis
 def _table_roles(columns: Sequence[Column], wanted: Mapping[str, str | None]) -> dict[str, str]:
     names = [one.name for one in columns]
     roles = {role: column or role for role, column in wanted.items() if column or role in names}
-    known = names_of(columns, "item")
+    known = find_names(columns, "item")
     return {"item": known[0] if len(known) == 1 else "item"} | roles
 
 
@@ -244,7 +244,7 @@ def _detect_format(path: Path, name: str, address: str, source: Source, kind: st
     lines = read_first_lines(path, source, address, _FIRST_LINES)
     headed = detect_separator(lines, separator, source.quote, header=True, fields=None, spaces=True)
     names = [Column(name, "either") for name in _split_header(lines[0] if lines else "", headed, source, address)]
-    if names_of(names, "user") and names_of(names, "item"):
+    if find_names(names, "user") and find_names(names, "item"):
         return "csv", separator
     words = [len(line.split()) for line in lines]
     likely = "`format`, or `columns` if it is text without header"
@@ -269,7 +269,7 @@ def _read_table_columns(path: Path, address: str, file_format: str, notes: list[
     except (pl.exceptions.PolarsError, pl.exceptions.PanicException):
         first = None  # an outline of a remote file has no values; damage is reported when the file is read
     return [
-        one if first is None else replace(one, values=first.select(field_of(one.name, schema)).to_series())
+        one if first is None else replace(one, values=first.select(select_field(one.name, schema)).to_series())
         for one in typed_columns(schema)
     ]
 
@@ -329,11 +329,11 @@ def _read_csv_columns(
         guessed = guess_columns(_sample_lines(lines, separator, source, len(names)))
         what = RowFault(f"no names in line 1 ({', '.join(names)})", f"`columns='{','.join(guessed)}'`")
         raise layout_error(address, [what, *faults])
-    for place, name in enumerate(names):
+    for index, name in enumerate(names):
         if name == "":
-            names[place] = f"column {place + 1}"
-            notes.append(f"column {place + 1} has no name and is not used")
-        elif name in names[:place]:
+            names[index] = f"column {index + 1}"
+            notes.append(f"column {index + 1} has no name and is not used")
+        elif name in names[:index]:
             raise InputError(
                 f"{address} has the column {name!r} more than once: rename one of them, or give `columns` if there is "
                 "no header"

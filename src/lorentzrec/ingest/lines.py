@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from lorentzrec.base.counting import Count
 from lorentzrec.errors import RowError
-from lorentzrec.ingest.layouts import Layout, quote_error, split_line
+from lorentzrec.ingest.layouts import FileLayout, quote_error, split_line
 from lorentzrec.ingest.text import has_unreadable, read_lines, show_unreadable, suggest_encoding
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ _LONGEST_RECORD = 100
 """Lines that one quoted field may span before its opening quote is taken for the fault."""
 
 
-def scan_lines(path: Path, layout: Layout, folder: Path) -> pl.LazyFrame:
+def scan_lines(path: Path, layout: FileLayout, folder: Path) -> pl.LazyFrame:
     """The fields of every record of a text file as text, with its `__line` and `__text`, and with a `__fault` and an
     `__option` if it has a fault.
 
@@ -43,7 +43,7 @@ def scan_lines(path: Path, layout: Layout, folder: Path) -> pl.LazyFrame:
     return pl.scan_parquet(folder, glob=False)
 
 
-def _split_records(lines: Iterable[str], layout: Layout) -> Iterator[tuple[Any, ...]]:
+def _split_records(lines: Iterable[str], layout: FileLayout) -> Iterator[tuple[Any, ...]]:
     """(fields, line, text, fault, option) of every record; with a fault, the fields are None."""
     source = layout.source
     rest, ahead = enumerate(lines, 1), deque[tuple[int, str]]()
@@ -76,7 +76,7 @@ def _join_lines(text: str, quote: str, ahead: deque[tuple[int, str]], rest: Iter
     raise quote_error(text, quote, "a quote that is not closed")
 
 
-def _split_record(text: str, layout: Layout) -> list[Fields]:
+def _split_record(text: str, layout: FileLayout) -> list[Fields]:
     """The fields of a record; of an adjacency list, those of every (user, item) pair."""
     if layout.format == "adjacency":
         user, *items = text.split()
@@ -89,7 +89,7 @@ def _split_record(text: str, layout: Layout) -> list[Fields]:
     return [tuple(fields)]
 
 
-def _split_json(text: str, layout: Layout) -> tuple[str | None, ...]:
+def _split_json(text: str, layout: FileLayout) -> tuple[str | None, ...]:
     try:
         record = json.loads(text)
     except (ValueError, RecursionError) as error:

@@ -30,7 +30,7 @@ from lorentzrec.data.splitting import (
 from lorentzrec.data.times import MICROSECONDS, parse_moment
 from lorentzrec.errors import InputError
 from lorentzrec.ingest.engine import Engine, Frame
-from lorentzrec.ingest.layouts import Layout, explain_reader
+from lorentzrec.ingest.layouts import FileLayout, explain_reader
 from lorentzrec.ingest.order_notes import describe_orders
 from lorentzrec.ingest.quantities import (
     QUANTITY,
@@ -52,7 +52,7 @@ ORDER_COLUMNS = ("order_position", "order_count", "order_time", "order_time_befo
 
 
 @dataclass(frozen=True)
-class Step:
+class CleaningStep:
     """What one step did to the number of rows, and why."""
 
     name: str
@@ -62,7 +62,7 @@ class Step:
 
 
 @dataclass(frozen=True)
-class Histories:
+class PreparedEvents:
     """The pipeline's result, not yet written."""
 
     events: Frame
@@ -79,14 +79,14 @@ class Pipeline:
     """One run. Each step takes the events, returns them changed, and records what it did."""
 
     def __init__(
-        self, config: PrepareConfig, engine: Engine, layouts: Sequence[Layout], watch: Callable[[str], None]
+        self, config: PrepareConfig, engine: Engine, layouts: Sequence[FileLayout], watch: Callable[[str], None]
     ) -> None:
         """`watch` is called with the name of each stage when it begins."""
         self.config, self.engine, self.layouts, self.watch = config, engine, layouts, watch
         self.id_kinds = {role: {one.kinds[role] for one in layouts} for role in ("user", "item")}
         self.positions = config.source.ordered
         """Whether times are positions in the files."""
-        self.steps: list[Step] = []
+        self.steps: list[CleaningStep] = []
         self.notes = list(dict.fromkeys(note for one in layouts for note in one.notes))
         self.rejected: Frame | None = None
         """Faulty rows that were skipped, if there are any."""
@@ -99,7 +99,7 @@ class Pipeline:
         self.within: tuple[str, ...] = ()
         """The columns that decide the order of a customer's events, in turn."""
 
-    def run(self) -> Histories:
+    def run(self) -> PreparedEvents:
         """All steps in order."""
         self.watch("reading")
         whole = {"integer", "float"}
@@ -143,7 +143,7 @@ class Pipeline:
         self._refuse_empty_parts(numbered, parts)
         names = self._names(numbered)
         sorted_by = tuple(name for name in ("user_row", *self.within, "part") if name in names)
-        return Histories(numbered, sorted_by, vocabularies["user"], vocabularies["item"], parts)
+        return PreparedEvents(numbered, sorted_by, vocabularies["user"], vocabularies["item"], parts)
 
     def _order_within(self, columns: Sequence[str]) -> tuple[str, ...]:
         """What orders the events of a customer. Equal times stay as in the file if that is declared. Otherwise their
@@ -171,7 +171,7 @@ class Pipeline:
         """Compute the frame and record its number of rows; `rows_in`: that before the step, if not the last one."""
         stored = self.engine.persist(frame)
         rows_in = self._rows_now if rows_in is None else rows_in
-        self.steps.append(Step(name, rows_in, self._count(stored), why))
+        self.steps.append(CleaningStep(name, rows_in, self._count(stored), why))
         return stored
 
     @property
@@ -209,11 +209,13 @@ class Pipeline:
         rows_in = int(found["rows"])
         for number, (name, why, _) in enumerate(rules):
             rows_out = int(found[f"after_{number}"] or 0)
-            if number == 0 and rows_out < rows_in:
+            if number == 0 and rows_out == rows_in:
+                why = ""
+            elif number == 0:
                 self.rejected = events.filter(~nw.col("fault").is_null()).select(*FAULT_COLUMNS)
                 why = self._describe_faults(self.rejected, rows_in - rows_out)
             if name not in ("ids", "quantities") or rows_out < rows_in:
-                self.steps.append(Step(name, rows_in, rows_out, why))
+                self.steps.append(CleaningStep(name, rows_in, rows_out, why))
             rows_in = rows_out
         if (found["after_1"] or 0) < (found["after_0"] or 0):
             absent = {role: nw.col(role).is_null().cast(nw.Int64).sum() for role in ("user", "item")}
@@ -452,7 +454,11 @@ class Pipeline:
 
         def step(frame: Frame) -> Frame:
             from_the_end = nw.col("item_code").cum_count(reverse=True).over("user_code", order_by=order)
-            return frame.with_columns(place=from_the_end).filter(nw.col("place") <= longest).drop("place")
+            return (
+                frame.with_columns(from_the_end=from_the_end)
+                .filter(nw.col("from_the_end") <= longest)
+                .drop("from_the_end")
+            )
 
         kept = self.engine.map_customers(events, "user_code", step)
         return self._record("maximum history", kept, f"only the newest {longest:,} events per customer")

@@ -5,12 +5,12 @@ from __future__ import annotations
 import hashlib
 import json
 import time
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, fields, replace
 from itertools import groupby
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from lorentzrec.base import counting
 from lorentzrec.base.atomic import scratch_directory
@@ -32,9 +32,9 @@ from lorentzrec.ingest.dataset import (
 )
 from lorentzrec.ingest.dataset_checks import DATASET
 from lorentzrec.ingest.engine import Engine, PolarsEngine
-from lorentzrec.ingest.item_table import attribute_columns, attributes_of, read_item_table, with_item_table
-from lorentzrec.ingest.layouts import Layout, detect_layout
-from lorentzrec.ingest.pipeline import Pipeline, Step
+from lorentzrec.ingest.item_table import attribute_columns, make_attributes, read_item_table, with_item_table
+from lorentzrec.ingest.layouts import FileLayout, detect_layout
+from lorentzrec.ingest.pipeline import CleaningStep, Pipeline
 from lorentzrec.ingest.sources import DATA_FILES, Source, source_named
 from lorentzrec.ingest.storage import (
     StoredFile,
@@ -44,6 +44,9 @@ from lorentzrec.ingest.storage import (
     is_folder,
     list_files,
 )
+
+if TYPE_CHECKING:
+    import polars as pl
 
 _STOPPED = ("preparation stopped", "check the files and the space on disk (`scratch`)")
 
@@ -63,7 +66,7 @@ class PrepareReport:
     digest: str
     counts: dict[str, int]
     parts: dict[str, int]
-    steps: tuple[Step, ...]
+    steps: tuple[CleaningStep, ...]
     notes: tuple[str, ...]
     rejected: int
     """Faulty rows that were skipped."""
@@ -93,20 +96,45 @@ def prepare(
         writing.
     """
     started, out = time.perf_counter(), str(out)
-    inputs = _list_inputs(config)
+    inputs = list_inputs(config)
     fingerprint = _fingerprint(config, inputs)
     notes: list[str] = []
     if not force and is_dataset(out):
         manifest = open_dataset(out).manifest
         if manifest.get("fingerprint") == fingerprint:
             return _report(out, manifest, started, unchanged=True)
+        if appended := len(manifest.get("deliveries", ())):
+            raise InputError(
+                f"{out} has {Count(appended):delivery that was|deliveries that were} appended and would be lost: "
+                "give `force` if that is meant, or another name"
+            )
         notes = _note_replacement(manifest, config, out)
+    report = write_dataset(config, out, engine, inputs, {"fingerprint": fingerprint}, scratch=scratch, watch=watch)
+    return replace(report, notes=(*report.notes, *notes))
+
+
+def write_dataset(
+    config: PrepareConfig,
+    out: str,
+    engine: Engine | None,
+    inputs: list[Input],
+    record: Mapping[str, Any],
+    *,
+    table: pl.DataFrame | None = None,
+    scratch: str | Path | None = None,
+    watch: Callable[[str], None] = lambda stage: None,
+) -> PrepareReport:
+    """Run the pipeline on files, and write the dataset; one that exists is replaced.
+
+    record: entries of the manifest that differ from what `config` says.
+    table: the item table, instead of the file that `config` names.
+    """
+    started = time.perf_counter()
     with polars_faults(*_STOPPED), scratch_directory("prepare", within=scratch) as folder:
         # Polars needs the whole files; where tasks read them, an outline is enough to detect their layout.
         files, choices = _choose_files(config, inputs, folder)
         layouts = _detect_layouts(config, files, folder, fetch_outline if engine else fetch)
         engine = engine or PolarsEngine(folder)
-        table = None
         if config.items is not None:
             names = attribute_columns(config.attributes or ())
             options: dict[str, Any] = {"reader": config.reader, "attributes": names}
@@ -121,7 +149,7 @@ def prepare(
                 items, note = with_item_table(items, table)
                 recorded.append(note)
             if config.attributes:
-                attributes = attributes_of(items, config.attributes)
+                attributes = make_attributes(items, config.attributes)
                 kinds = ", ".join(f"{column.name} ({column.kind})" for column in attributes.columns)
                 recorded += [
                     f"{counting.Count(len(attributes.values)):attribute|attributes} in {kinds}",
@@ -134,20 +162,20 @@ def prepare(
             events = engine.write_events(histories.events, histories.order, draft.address, max(len(histories.parts), 1))
             if pipeline.rejected is not None:
                 draft.checksums[REJECTED] = engine.write_rejected(pipeline.rejected, draft.address, REJECTED)
-            record = {
+            entries = {
                 "notes": recorded,
                 "steps": [asdict(step) for step in pipeline.steps],
                 "engine": engine.name,
                 "options": config.options(),
-                "inputs": [{"address": file.address, "size": file.size, "part": part} for file, part, _ in files],
-                "fingerprint": fingerprint,
+                "inputs": [asdict(file) | {"part": part} for file, part, _ in files],
                 **({"times": "positions"} if config.source.ordered else {}),
                 **({"ties": "given"} if has_given_ties(config.source) else {}),
+                **record,
             }
             columns = histories.events.collect_schema().names()
             recorded += ties_notes(add_ties(file.ties for file in events), config, columns)
-            manifest = draft.finish(columns=columns, events=events, parts=histories.parts, record=record)
-    return _report(out, manifest, started, notes)
+            manifest = draft.finish(columns=columns, events=events, parts=histories.parts, record=entries)
+    return _report(out, manifest, started)
 
 
 def read_interactions(paths: Iterable[str | Path], reader: str | None = None, **options: Any) -> Interactions:
@@ -159,7 +187,7 @@ def read_interactions(paths: Iterable[str | Path], reader: str | None = None, **
     config = PrepareConfig(events=tuple(map(str, paths)), source=source, reader=reader, **filters)
     with polars_faults(*_STOPPED), scratch_directory("prepare") as folder:
         engine = PolarsEngine(folder)
-        files, choices = _choose_files(config, _list_inputs(config), folder)
+        files, choices = _choose_files(config, list_inputs(config), folder)
         layouts = _detect_layouts(config, files, folder, fetch)
         pipeline = Pipeline(config, engine, layouts, lambda stage: None)
         histories = pipeline.run()
@@ -175,13 +203,13 @@ def has_given_ties(source: Source) -> bool:
     return source.ordered or source.ties == "file"
 
 
-def ties_notes(ties: Ties, config: PrepareConfig, columns: Collection[str]) -> list[str]:
+def ties_notes(ties: Ties, config: PrepareConfig, columns: Collection[str], order_of: str = "file") -> list[str]:
     """What a reader should know about equal times and repeated rows; `columns`: those of the events."""
     notes, source = [], config.source
     if ties.tied and not source.ordered:
-        order = "in the order of the file"
+        order = f"in the order of the {order_of}"
         if source.ties == "shuffle":
-            order = "shuffled: give `ties='file'` if the order of the file is meaningful"
+            order = f"shuffled: give `ties='file'` if the order of the {order_of} is meaningful"
         notes.append(describe_ties(ties.tied / ties.followers, order, orders_known="order" in columns))
     if ties.repeated and config.duplicates == "keep":
         rows = f"{Count(ties.repeated):row repeats|rows repeat}"
@@ -189,7 +217,7 @@ def ties_notes(ties: Ties, config: PrepareConfig, columns: Collection[str]) -> l
     return notes
 
 
-class _Input(NamedTuple):
+class Input(NamedTuple):
     file: StoredFile
     part: int
     """1 for files of the test part, 0 for the others."""
@@ -197,18 +225,18 @@ class _Input(NamedTuple):
     """The file, folder or pattern that was given."""
 
 
-def _list_inputs(config: PrepareConfig) -> list[_Input]:
+def list_inputs(config: PrepareConfig) -> list[Input]:
     return [
-        _Input(file, part, address)
+        Input(file, part, address)
         for part, addresses in enumerate((config.events, config.test_events))
         for address in addresses
         for file in list_files(address, name=config.source.file_name)
     ]
 
 
-def _choose_files(config: PrepareConfig, inputs: list[_Input], scratch: Path) -> tuple[list[_Input], list[str]]:
+def _choose_files(config: PrepareConfig, inputs: list[Input], scratch: Path) -> tuple[list[Input], list[str]]:
     """The files to read, and notes: all files, but of the folder of a known data set only those with events."""
-    chosen: list[_Input] = []
+    chosen: list[Input] = []
     notes = []
     for (_, address), group in groupby(inputs, key=lambda one: (one.part, one.given)):
         found = list(group)
@@ -223,10 +251,10 @@ def _choose_files(config: PrepareConfig, inputs: list[_Input], scratch: Path) ->
     return chosen, notes
 
 
-def _find_alike(config: PrepareConfig, known: _Input, found: list[_Input], scratch: Path) -> list[_Input]:
+def _find_alike(config: PrepareConfig, known: Input, found: list[Input], scratch: Path) -> list[Input]:
     """The files with the same names of columns as the known one, and itself."""
 
-    def detect(one: _Input) -> Layout:
+    def detect(one: Input) -> FileLayout:
         address = one.file.address
         return detect_layout(fetch_outline(address, scratch), config.source, address, needed=needed_roles(config))
 
@@ -238,7 +266,7 @@ def _find_alike(config: PrepareConfig, known: _Input, found: list[_Input], scrat
     return events
 
 
-def _fingerprint(config: PrepareConfig, inputs: list[_Input]) -> str:
+def _fingerprint(config: PrepareConfig, inputs: list[Input]) -> str:
     """A hash of everything that decides the result: two runs with the same hash give the same dataset."""
     files: list[Any] = [(*asdict(file).values(), part) for file, part, _ in inputs]
     if config.items is not None:
@@ -257,10 +285,10 @@ def _note_replacement(manifest: dict[str, Any], config: PrepareConfig, out: str)
 
 
 def _detect_layouts(
-    config: PrepareConfig, files: list[_Input], folder: Path, get: Callable[[str, Path], Path]
-) -> list[Layout]:
+    config: PrepareConfig, files: list[Input], folder: Path, get: Callable[[str, Path], Path]
+) -> list[FileLayout]:
     """The layout of every file, so that wrong names and columns are found before any work is done."""
-    layouts: list[Layout] = []
+    layouts: list[FileLayout] = []
     needed = needed_roles(config)
     for file, part, _ in files:
         layout = detect_layout(get(file.address, folder), config.source, file.address, needed=needed)
@@ -284,7 +312,7 @@ def needed_roles(config: PrepareConfig) -> set[str]:
     return {role for role, options in needs.items() if any(option is not None for option in options)}
 
 
-def check_roles(config: PrepareConfig, first: Layout) -> None:
+def check_roles(config: PrepareConfig, first: FileLayout) -> None:
     """Raise an `InputError` if an option needs a column that the files do not have."""
     roles, ordered = first.roles, config.source.ordered
     for role in sorted(needed_roles(config) - roles.keys()):
@@ -309,7 +337,7 @@ def _report(
     *,
     unchanged: bool = False,
 ) -> PrepareReport:
-    steps = tuple(Step(**step) for step in manifest["steps"])
+    steps = tuple(CleaningStep(**step) for step in manifest["steps"])
     return PrepareReport(
         address=out,
         **{name: manifest[name] for name in ("engine", "digest", "counts", "parts")},

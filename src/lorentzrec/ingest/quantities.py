@@ -9,7 +9,7 @@ import narwhals as nw
 from lorentzrec.base.counting import Count
 from lorentzrec.errors import InputError
 from lorentzrec.ingest.engine import Frame
-from lorentzrec.ingest.layouts import Layout
+from lorentzrec.ingest.layouts import FileLayout
 
 QUANTITY = nw.col("quantity").fill_null(1.0)
 """The quantity of an event; 1 where the column is empty."""
@@ -26,7 +26,7 @@ def count_quantities(counted: nw.Expr) -> dict[str, nw.Expr]:
     return {f"quantity_{name}": (sign & counted).cast(nw.Int64).sum() for name, sign in unusual.items()}
 
 
-def describe_quantities(found: Mapping[str, int | None], rows: int, layout: Layout, *, kinds: bool) -> list[str]:
+def describe_quantities(found: Mapping[str, int | None], rows: int, layout: FileLayout, *, kinds: bool) -> list[str]:
     """Notes on the counts of `count_quantities`; an error if most quantities are not those of purchases.
 
     `rows`: the number of events that were counted. `kinds`: whether events have kinds, such as views.

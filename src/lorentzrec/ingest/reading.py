@@ -20,8 +20,8 @@ from lorentzrec.data import times
 from lorentzrec.data.vocabulary import CONTROL_CHARACTERS, LONGEST_ID
 from lorentzrec.errors import InputError, RowFault
 from lorentzrec.ingest.decimals import NOT_FINITE, parse_numbers
-from lorentzrec.ingest.file_kinds import FORMATS, field_of, scan_table
-from lorentzrec.ingest.layouts import Layout
+from lorentzrec.ingest.file_kinds import FORMATS, scan_table, select_field
+from lorentzrec.ingest.layouts import FileLayout
 from lorentzrec.ingest.lines import scan_lines
 from lorentzrec.ingest.text import copy_as_utf8, decompress, detect_encoding, is_utf8
 
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     import polars as pl
 
 FAULT_COLUMNS = ("file", "line", "fault", "option", "text")
-FRAME = "frame"
-"""The format of a data frame in memory, whose rows are no file."""
+FRAME, FRAME_ADDRESS = "frame", "the frame"
+"""The format of a data frame in memory, whose rows are no file, and what errors call it."""
 
 INTEGER = r"^(0|-?[1-9][0-9]{0,17})\z"
 """Integers of 64 bits in their one usual spelling, so that turning text into integers and back changes nothing."""
@@ -41,7 +41,7 @@ NOTHING = r"^(?i:null|nan|none|nil|n/a|na|<na>|undefined|unknown)\z"
 BLANKS = r"^\s|\s\z"
 
 
-def scan_events(path: Path, layout: Layout, scratch: Path) -> pl.LazyFrame:
+def scan_events(path: Path, layout: FileLayout, scratch: Path) -> pl.LazyFrame:
     """The events of one local file, lazily. Text is parsed once, into a Parquet file in `scratch`.
 
     Polars parses a valid text file in one pass; one in another encoding, or with escapes, is copied as plain UTF-8
@@ -79,9 +79,10 @@ def fault_error(row: dict[str, Any], *, count: int = 1, others: Iterable[str | N
         options.remove("`encoding='latin-1'`")  # cp1252 has all characters of latin-1
     more = f" (and {Count(count - 1):more faulty row|more faulty rows})" if count > 1 else ""
     action = f"give {' and '.join(options)}, fix" if options else "fix"
+    unit = "row" if row["file"] == FRAME_ADDRESS else "line"
     return InputError(
-        f"{row['file']} line {row['line']}: {row['fault']}, in '{_shorten(row['text'])}'{more}: {action} the "
-        f"{'lines' if count > 1 else 'line'}, or skip faulty rows with `on_error='skip'`"
+        f"{row['file']} {unit} {row['line']}: {row['fault']}, in '{_shorten(row['text'])}'{more}: {action} the "
+        f"{unit}{'s' if count > 1 else ''}, or skip faulty rows with `on_error='skip'`"
     )
 
 
@@ -101,7 +102,7 @@ def count_faults(kinds: Iterable[tuple[str, int]]) -> str:
     return ", ".join(named) + (", ..." if len(ranked) > 5 else "")
 
 
-def _stage_quickly(path: Path, layout: Layout, staged: Path) -> bool:
+def _stage_quickly(path: Path, layout: FileLayout, staged: Path) -> bool:
     """Parse a whole text file at once; false if there is any fault in it."""
     import polars as pl
 
@@ -139,7 +140,7 @@ def _any_line(path: Path, condition: pl.Expr) -> bool:
     return bool(pl.scan_lines(path, glob=False).select(condition.any()).collect().item())
 
 
-def _scan_text(path: Path, layout: Layout) -> pl.LazyFrame:
+def _scan_text(path: Path, layout: FileLayout) -> pl.LazyFrame:
     """Every field as text, one row per record; blank lines left out."""
     import polars as pl
 
@@ -173,12 +174,12 @@ def _scan_text(path: Path, layout: Layout) -> pl.LazyFrame:
         )
         # A wrong count is found again, with its line, in `scan_lines`.
         wrong = pl.when(pl.col("parts").list.len() != len(layout.names)).then(pl.lit("wrong number of fields"))
-        columns = {name: pl.col("parts").list.get(place, null_on_oob=True) for place, name in enumerate(layout.names)}
+        columns = {name: pl.col("parts").list.get(index, null_on_oob=True) for index, name in enumerate(layout.names)}
         return fields.select(**columns, **(nothing | {"__fault": wrong}))
     return frame.filter(~pl.all_horizontal(pl.col(name).is_null() for name in wanted)).with_columns(**nothing)
 
 
-def _json_schema(layout: Layout) -> dict[str, pl.DataType]:
+def _json_schema(layout: FileLayout) -> dict[str, pl.DataType]:
     """The columns of the roles as text, with objects for those that are the field of one, such as `user.id`."""
     import polars as pl
 
@@ -201,7 +202,7 @@ def _json_schema(layout: Layout) -> dict[str, pl.DataType]:
     return {name: typed(node) for name, node in tree.items()}
 
 
-def convert_fields(raw: pl.LazyFrame, layout: Layout, *, keep: Iterable[str] = ()) -> pl.LazyFrame:
+def convert_fields(raw: pl.LazyFrame, layout: FileLayout, *, keep: Iterable[str] = ()) -> pl.LazyFrame:
     """Fields to typed events, with the first fault of each row."""
     import polars as pl
 
@@ -217,7 +218,7 @@ def convert_fields(raw: pl.LazyFrame, layout: Layout, *, keep: Iterable[str] = (
 
     missing = []
     for role, column in layout.roles.items():
-        field = field_of(column, schema)
+        field = select_field(column, schema)
         kind = raw.select(field).collect_schema()[column] if column not in schema else schema[column]
         if kind in (pl.String, pl.Categorical, pl.Enum, pl.Null):
             field, kind = field.cast(pl.String), pl.String()
@@ -308,10 +309,10 @@ def _convert_ids(
     return found
 
 
-def _show_row(layout: Layout, schema: Mapping[str, pl.DataType]) -> pl.Expr:
+def _show_row(layout: FileLayout, schema: Mapping[str, pl.DataType]) -> pl.Expr:
     import polars as pl
 
-    return pl.struct(field_of(one, schema) for one in layout.roles.values()).struct.json_encode()
+    return pl.struct(select_field(one, schema) for one in layout.roles.values()).struct.json_encode()
 
 
 def _read_matrix(path: Path, label: str) -> pl.LazyFrame:
@@ -329,6 +330,6 @@ def _read_matrix(path: Path, label: str) -> pl.LazyFrame:
         raise
     except Exception as error:  # a damaged archive raises any error of zipfile, zlib, NumPy and SciPy
         raise InputError(f"{label} is no SciPy sparse matrix ({error}): save one with scipy.sparse.save_npz") from None
-    rows, columns = (places.astype(np.int64) for places in matrix.coords)
+    rows, columns = (coordinates.astype(np.int64) for coordinates in matrix.coords)
     frame = pl.LazyFrame({"row": rows, "column": columns, "value": matrix.data.astype(np.float64)})
     return frame.with_row_index("__line", offset=1).with_columns(__text=pl.format("({}, {})", "row", "column"))

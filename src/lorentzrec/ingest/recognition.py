@@ -144,7 +144,7 @@ def _list(names: Iterable[str]) -> str:
     return ", ".join(names[:30]) + (", ..." if len(names) > 30 else "")
 
 
-def names_of(columns: Iterable[Column], role: str) -> list[str]:
+def find_names(columns: Iterable[Column], role: str) -> list[str]:
     """The names that are known for a role."""
     return [one.name for one in columns if re.fullmatch(KNOWN_NAMES[role], one.spelled)]
 
@@ -210,7 +210,7 @@ def _mention_unused(columns: Sequence[Column], found: Recognition, source: Sourc
         for one in unused
         if re.fullmatch(r"Unnamed: \d+", one.name)
     ]
-    for name in names_of(unused, "rating")[:1]:
+    for name in find_names(unused, "rating")[:1]:
         notes.append(f"the column {name!r} is not used: keep good ratings with `rating_column` and `minimum_rating`")
     if "event" not in found.roles:
         for one in unused:

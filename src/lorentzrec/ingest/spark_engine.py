@@ -19,7 +19,7 @@ import narwhals as nw
 from lorentzrec.data.event_order import Ties
 from lorentzrec.ingest.dataset import USERS_PER_BLOCK, EventFile, write_events, write_frame
 from lorentzrec.ingest.engine import Frame, read_events
-from lorentzrec.ingest.layouts import Layout
+from lorentzrec.ingest.layouts import FileLayout
 from lorentzrec.ingest.reading import FAULT_COLUMNS
 from lorentzrec.ingest.spark_session import in_tasks, report_in_one_line, spark_session
 from lorentzrec.ingest.storage import fetch_outline
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 EVENTS_PER_TASK = 2_000_000
 """Events that one task reads from a Parquet file, or sorts and writes."""
 
-_ReadTask = tuple[Layout, int, int | None]
+_ReadTask = tuple[FileLayout, int, int | None]
 """A file, the first of its events to read, and how many; None: all."""
 
 _TYPES = {
@@ -43,9 +43,9 @@ _ARROW = {"bigint": "int64", "double": "float64", "int": "int32", "string": "str
 
 
 @contextmanager
-def spark_engine(**place: Any) -> Iterator[SparkEngine]:
+def spark_engine(**session: Any) -> Iterator[SparkEngine]:
     """An engine for `prepare`; the arguments are those of `spark_session`."""
-    with spark_session(**place, name="lorentzrec prepare") as started:
+    with spark_session(**session, name="lorentzrec prepare") as started:
         yield SparkEngine(started)
 
 
@@ -57,7 +57,7 @@ class SparkEngine:
     def __init__(self, session: Any) -> None:
         self._session = session
 
-    def read(self, layouts: Sequence[Layout], id_types: dict[str, str]) -> Frame:
+    def read(self, layouts: Sequence[FileLayout], id_types: dict[str, str]) -> Frame:
         tasks = [task for one in layouts for task in _read_tasks(one)]
         types = {role: "bigint" if kind == "Int64" else "string" for role, kind in id_types.items()}
         names = [*layouts[0].columns, *FAULT_COLUMNS, "part"]
@@ -119,7 +119,7 @@ class SparkEngine:
         return str(row.checksum)
 
 
-def _read_tasks(layout: Layout) -> Iterator[_ReadTask]:
+def _read_tasks(layout: FileLayout) -> Iterator[_ReadTask]:
     if layout.format != "parquet":
         yield layout, 0, None
         return

@@ -111,7 +111,8 @@ _LACKS = (
         "make room there, or set TMPDIR and spark.local.dir to another disk",
     ),
 )
-"""What a worker lacks, what its errors contain then, and what to do. One that is killed for its memory just exits."""
+"""What a worker lacks, the pattern of the error, and what to do. If the system kills a worker for its memory, the only
+sign is its exit."""
 
 
 @contextmanager

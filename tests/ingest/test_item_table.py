@@ -1,0 +1,47 @@
+"""All columns of an item file, for filters and rules."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+
+from lorentzrec.data.item_columns import ItemColumns
+from lorentzrec.ingest.item_table import read_item_table
+from lorentzrec.serving.versions.item_columns import describe_columns
+
+
+@pytest.fixture(params=["csv", "parquet", "jsonl"])
+def file(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+    path = tmp_path / f"items.{request.param}"
+    frame = pl.DataFrame(
+        {
+            "item": ["i1", "i2", "i3"],
+            "title": ["Red hat", "Boot", "Coat"],
+            "price": [10.5, 20.0, 30.0],
+            "brand": ["Acme", None, "Bolt"],
+            "margin": [0.5, 0.25, None],
+        }
+    )
+    write: dict[str, Any] = {"csv": frame.write_csv, "parquet": frame.write_parquet, "jsonl": frame.write_ndjson}
+    write[request.param](path)
+    return path
+
+
+def test_other_columns_are_read_if_they_are_wanted(file: Path) -> None:
+    assert set(read_item_table(str(file)).columns) == {"item", "title", "price"}
+    table = read_item_table(str(file), others=True)
+    assert set(table.columns) == {"item", "title", "price", "brand", "margin"}
+    assert table["brand"].to_list() == ["Acme", None, "Bolt"]
+    assert table["price"].to_list() == [10.5, 20.0, 30.0]
+
+
+def test_they_become_the_columns_of_a_version(file: Path) -> None:
+    table = read_item_table(str(file), others=True).rename({"item": "id"})
+    columns = describe_columns(pl.Series(["i3", "new", "i1"]), table)
+    assert isinstance(columns, ItemColumns)
+    assert (sorted(columns.texts), sorted(columns.numbers)) == (["brand"], ["margin", "price"])
+    assert columns.find({"brand": "Bolt"}).tolist() == [True, False, False]
+    assert columns.find({"margin": 0.5}).tolist() == [False, False, True]

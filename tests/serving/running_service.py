@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -23,6 +22,7 @@ from lorentzrec.serving.settings import ServiceSettings
 from lorentzrec.serving.stores.address import open_store
 from lorentzrec.serving.stores.store import Store
 from lorentzrec.serving.versions.version import write_version
+from lorentzrec_paper.servers import free_port
 from tests.serving.small_shop import shop_model, shop_table
 
 KEY = "full-key-0123456789"
@@ -65,9 +65,7 @@ class Service:
 
     def __init__(self, store: str | None, log: Path, *options: str) -> None:
         """`store`: on the command line; None if the environment has it."""
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            self.port = free.getsockname()[1]
+        self.port = free_port()
         self.url = f"http://127.0.0.1:{self.port}"
         self.log = log
         given = [] if store is None else [store]

@@ -279,7 +279,7 @@ def test_a_long_history_is_read_as_the_service_reads_it(here: Store, tmp_path: P
     here.add_events(many)
     recommend_to_all(source_of(here), tmp_path / "all", BatchOptions(k=2))
     with unfinished_parts(tmp_path / "other", "key") as parts:
-        customers = store_customers.customers_of(here, shop_model(), parts)
+        customers = store_customers.list_customers(here, shop_model(), parts)
     histories, users = customers.model.histories, customers.model.users
     assert histories is not None
     assert users is not None

@@ -15,7 +15,7 @@ from lorentzrec.data.attributes import ItemAttributes
 from lorentzrec.data.interactions import Interactions
 from lorentzrec.errors import ArtifactError
 from lorentzrec.model.model import Model
-from lorentzrec.points.composing import AttributePoints
+from lorentzrec.points.attribute_points import AttributePoints
 from lorentzrec.points.placement import find_surroundings
 from lorentzrec.serving.stores.address import open_store
 from lorentzrec.serving.stores.histories import StoredEvent

@@ -70,7 +70,7 @@ def test_the_page_opens_with_items_that_explain_and_are_no_top_sellers(visit: Vi
 def test_scores_are_explained(visit: Visit) -> None:
     visit.open()
     score = visit.page.locator(f"{OWN_LINES} >> nth=0 >> .facts span[title]")
-    expect(score).to_have_attribute("title", re.compile("^score: minus the distance, "))
+    expect(score).to_have_attribute("title", re.compile("^score: (minus )?the distance, "))
     visit.page.locator("#reading").click()
     expect(visit.page.locator("#reading-help")).to_contain_text("Because of lists the items of the history")
     visit.page.locator("#clear").click()

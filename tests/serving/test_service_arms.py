@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import time
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -22,6 +21,7 @@ from lorentzrec.serving.versions.publish import publish, rollback
 from lorentzrec.serving.versions.version import Version, open_version, write_version
 from lorentzrec.serving.worker.new_item_watcher import NewItemWatcher
 from lorentzrec.serving.worker.recommender import Recommender
+from lorentzrec.serving.worker.version_watcher import VersionWatcher
 from tests.serving.running_service import service_here, service_process, shop_store, wait_until
 from tests.serving.small_shop import shop_model, shop_table
 
@@ -217,11 +217,19 @@ def test_a_version_of_an_arm_that_is_damaged_again_is_not_reopened_every_second(
             version.items.damage = "a query failed"
         return version
 
+    polls: list[None] = []
+    refresh = VersionWatcher.refresh
+
+    def count_polls(self: VersionWatcher) -> None:
+        refresh(self)
+        polls.append(None)
+
     monkeypatch.setattr("lorentzrec.serving.worker.version_watcher.open_version", open_damaged)
+    monkeypatch.setattr(VersionWatcher, "refresh", count_polls)
     with service_here(store.url, poll_seconds=0.02) as service:
         wait_until(lambda: live_arms(service)["flat"] is None)
-        count = opened.count(flat)
-        time.sleep(0.3)
+        count, seen = opened.count(flat), len(polls)
+        wait_until(lambda: len(polls) > seen + 3)
         assert opened.count(flat) == count == 2
         assert f"version {flat} is refused; see the log of the service" in service.get("/readyz").json()["warnings"]
     assert len([line for line in caplog.messages if f"version {flat} was damaged while in use" in line]) == 1

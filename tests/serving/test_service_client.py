@@ -133,8 +133,8 @@ def test_unknown_keywords_are_type_errors() -> None:
     with Client("http://127.0.0.1:9", retries=0) as client:
         with pytest.raises(TypeError, match=r"similar\(\) got an unexpected keyword argument 'max_price': there are k"):
             client.similar("i3", max_price=30)
-        with pytest.raises(TypeError, match="unexpected keyword argument 'reasons'"):
-            client.similar("i3", reasons=True)
+        with pytest.raises(TypeError, match="unexpected keyword argument 'context'"):
+            client.similar("i3", context=["i4"])
         with pytest.raises(TypeError, match="unexpected keyword argument 'exlude'"):
             client.recommend(["i3"], exlude=["i4"])
         with pytest.raises(TypeError, match="unexpected keyword argument 'context'"):
@@ -226,6 +226,25 @@ def test_live_items(client: Client) -> None:
     assert client.change_live_items(remove=["i3", "i4"]).removed == 2
     assert (client.live_items(), client.removed_items()) == (None, ["i3", "i4"])
     client.set_live_items(None)
+
+
+def test_rules_sets_and_conditions(client: Client) -> None:
+    first = client.recommend(["i3"], k=2).items[0].id
+    rule = {"name": "out", "select": {"ids": [first]}, "exclude": True}
+    tried = client.preview_rules([rule], recommend={"history": ["i3"], "k": 2})
+    assert (tried.rules, tried.without_rules[0].id) == (["out"], first)
+    changed = client.set_rules([rule], {"DE": ["i1", "i2"]}, reason="test", instead_of=0)
+    assert (changed.revision, changed.rules) == (1, 1)
+    wait_until(lambda: client.recommend(["i3"], k=2).rules == ["out"])
+    found = client.rules()
+    assert (found.rules[0].name, found.sets) == ("out", {"DE": ["i1", "i2"]})
+    assert [(change.revision, change.reason) for change in client.rules_log()] == [(1, "test")]
+    assert {item.id for item in client.recommend(["i3"], set="DE").items} == {"i1", "i2"}
+    client.set_rules([])
+    wait_until(lambda: client.recommend(["i3"], k=2).items[0].id == first)
+    cheap = {"price": {"max": 10}}
+    assert [item.id for item in client.similar("i3", where=cheap).items] == ["i0"]
+    assert [item.id for item in client.recommend(["i3"], where=cheap).items] == ["i0"]
 
 
 def test_new_items(client: Client) -> None:

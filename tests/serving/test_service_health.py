@@ -33,7 +33,7 @@ from lorentzrec.serving.settings import ServiceSettings
 version_watcher.START_SECONDS = 0.1
 load = version_watcher.VersionWatcher._load
 
-def load_late(self, version):
+def load_late(self, *arguments):
     # In the first worker that comes here, after the file `go` appears.
     try:
         os.mkdir(pathlib.Path(folder, "late"))
@@ -42,7 +42,7 @@ def load_late(self, version):
     else:
         while not pathlib.Path(folder, "go").exists():
             time.sleep(0.01)
-    return load(self, version)
+    return load(self, *arguments)
 
 version_watcher.VersionWatcher._load = load_late
 run(ServiceSettings(store, port=int(port), probe_port=int(probe_port), workers=2))

@@ -89,9 +89,7 @@ def test_workers_end_with_a_parent_that_is_killed_while_they_start(tmp_path: Pat
     shop_store(tmp_path).close()
     notes = tmp_path / "notes"
     notes.mkdir()
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     command = [sys.executable, "-c", HELD_UP, moment, f"file:{tmp_path / 'store'}", str(port), str(notes)]
     with (tmp_path / "log").open("wb") as log:
         parent = subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)

@@ -22,15 +22,13 @@ from tests.serving.running_service import PATIENCE, service_process, shop_store,
 
 KEY = "full-key-0123456789"
 CANNOT_START = """
-import socket, sys
+import sys
 from lorentzrec.serving.http import app
 del app.create_app  # only workers call it
 from lorentzrec.serving.http.server import run
 from lorentzrec.serving.settings import ServiceSettings
-with socket.socket() as free:
-    free.bind(("127.0.0.1", 0))
-    port = free.getsockname()[1]
-run(ServiceSettings(sys.argv[1], port=port))
+from lorentzrec_paper.servers import free_port
+run(ServiceSettings(sys.argv[1], port=free_port()))
 """
 UNNAMED_SIGNAL = signal.SIGRTMIN + 6
 """Of the real-time signals, only the first and the last have a name."""

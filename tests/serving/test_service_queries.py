@@ -11,8 +11,8 @@ from litestar.testing import TestClient
 
 from tests.serving.running_service import service_here, shop_store
 
-SIMILAR = "k, exclude, allow, categories, diversity, explore, seed, fields, arm"
-BY_USER = f"{SIMILAR}, reasons, context, exclude_seen"
+SIMILAR = "k, exclude, allow, categories, where, set, diversity, explore, seed, fields, arm, reasons"
+BY_USER = f"{SIMILAR}, context, exclude_seen"
 
 
 @pytest.fixture(scope="module")
@@ -125,8 +125,10 @@ def test_allowed_and_excluded_similar_items(service: TestClient[Any]) -> None:
     assert similar(f"allow={second}&allow={first}&exclude={first}") == [second]
     assert similar("allow=") == []
     assert len(similar("exclude=&k=4")) == 4
-    for personal in ("context=i1", "exclude_seen=false", "reasons=true"):
+    for personal in ("context=i1", "exclude_seen=false"):
         assert refused(service.get(f"/v1/items/i3/similar?{personal}"))
+    (one,) = service.get("/v1/items/i3/similar?k=1&reasons=true").json()["items"]
+    assert [(reason["item"], reason["share"]) for reason in one["because"]] == [("i3", 1.0)]
 
 
 def test_prices_and_images_are_sent_if_requested(tmp_path_factory: pytest.TempPathFactory) -> None:

@@ -339,7 +339,12 @@ def test_information_about_the_model(service: TestClient[Any], store: Store) -> 
         "map": {"method": "by hand", "kept": {}},
         "categories": ["coats", "hats", "shoes"],
         "live": ITEMS,
+        "index": None,
         "new_items": 0,
+        "rules": 0,
+        "sets": [],
+        "text_columns": ["category"],
+        "number_columns": ["price"],
         "arms": [
             {"arm": "main", "share": 1.0, "model": version, "geometry": "hyperboloid", "score": "distance"},
         ],

@@ -11,7 +11,7 @@ import pytest
 from numpy.typing import NDArray
 
 from lorentzrec.base import array_files
-from lorentzrec.base.array_files import open_arrays
+from lorentzrec.base.array_files import open_arrays, read_arrays, write_arrays
 from lorentzrec.errors import ArtifactError, InputError
 from lorentzrec.maps.disk_map import DiskMap
 from lorentzrec.serving.stores.version_files import read_manifest
@@ -54,7 +54,7 @@ def test_everything_comes_back(written: Path) -> None:
     assert np.array_equal(version.map, DISK)
     assert version.manifest["map"] == {"method": "by hand", "kept": {"centre": 0.5}}
     assert (version.manifest["points"]["items"], version.manifest["described_items"]) == (ITEMS, ITEMS)
-    assert (version.index, version.manifest["index"], version.notes) == (None, None, ())
+    assert (version.index, version.manifest["index"]) == (None, None)
 
 
 def test_a_version_has_the_files_of_points_of_its_model(written: Path, tmp_path: Path) -> None:
@@ -80,16 +80,37 @@ def test_points_are_read_or_mapped_and_read_only(written: Path, monkeypatch: pyt
     assert open_version(written).points.item_points.base is not None, "a view of the file's content"
 
 
+@pytest.mark.parametrize("name", ["item_points", "history_points"])
+@pytest.mark.parametrize("value", [np.nan, np.inf, 7.0])
+def test_points_that_are_none_are_refused_when_a_version_is_opened(copied: Path, name: str, value: float) -> None:
+    """The checksums of a forged version may be right."""
+    arrays = dict(read_arrays(copied / "points.safetensors", VERSION))
+    arrays[name][3, 1] = value
+    write_arrays(copied / "points.safetensors", arrays)
+    with pytest.raises(ArtifactError, match=f"damaged .row 3 of {name} is not on the hyperboloid"):
+        open_version(copied)
+
+
+def test_arrays_that_are_not_aligned_are_refused(copied: Path) -> None:
+    """Compiled code reads numbers where their size permits; a forged header may be of any length."""
+    path = copied / "points.safetensors"
+    content = path.read_bytes()
+    length = int.from_bytes(content[:8], "little")
+    path.write_bytes((length + 1).to_bytes(8, "little") + content[8 : 8 + length] + b" " + content[8 + length :])
+    with pytest.raises(ArtifactError, match=r"its header does not fit its content: .* is not aligned"):
+        open_arrays(path, VERSION)
+
+
 def test_a_copy_belongs_to_one_state_of_a_file(written: Path, tmp_path: Path) -> None:
     copies = tmp_path / "copies"
     before = open_version(written, copies=copies)
-    assert len(list(copies.iterdir())) == 2  # of the points, and of categories and map
+    assert len(list(copies.iterdir())) == 3  # of the points, of categories and map, and of other columns
     points = written / "points.safetensors"
     content = points.read_bytes()
     points.unlink()
     points.write_bytes(content)
     open_version(written, copies=copies)
-    assert len(list(copies.iterdir())) == 3
+    assert len(list(copies.iterdir())) == 4
     drop_copies(before, copies)
     assert not list(copies.iterdir())
     assert np.array_equal(before.points.item_points, open_version(written).points.item_points)
@@ -106,6 +127,7 @@ def test_nothing_about_customers(written: Path) -> None:
         "manifest.json",
         "points.safetensors",
         "items.safetensors",
+        "columns.safetensors",
         "items.sqlite",
     }
     assert all(b"u17" not in path.read_bytes() for path in written.iterdir())

@@ -4,8 +4,14 @@ import type { components, operations } from "./schema.js";
 
 type Schemas = components["schemas"];
 type Parameters<Name extends keyof operations> = NonNullable<operations[Name]["parameters"]["query"]>;
-/** A request body: fields with a default may be left out. */
-type Body<Name extends keyof Schemas, Required extends keyof Schemas[Name] = never> = Partial<Schemas[Name]> &
+/** What fields with a default may be left out of, at any depth. */
+type Sent<Value> = Value extends readonly (infer Element)[]
+  ? Sent<Element>[]
+  : Value extends object
+    ? { [Key in keyof Value]?: Sent<Value[Key]> }
+    : Value;
+/** A request body. */
+type Body<Name extends keyof Schemas, Required extends keyof Schemas[Name] = never> = Sent<Schemas[Name]> &
   Pick<Schemas[Name], Required>;
 
 /** Integers mean the same as their decimal text. Use text beyond 2^53, where JavaScript rounds numbers. */
@@ -14,7 +20,17 @@ export type Id = string | number;
 export type Query = { history: Id[] } | { user: Id };
 export type RecommendOptions = Omit<Body<"RecommendRequest">, "history" | "user">;
 export type BasketOptions = Omit<Body<"BasketRequest">, "items">;
-export type SimilarOptions = Parameters<"V1ItemsSimilarSimilarItems">;
+/** Conditions on columns: a value, a list of values, or a range with `min`, `max` or both. */
+export type Where = { [column: string]: Sent<Schemas["RecommendRequest"]["where"][string]> };
+export type SimilarOptions = Omit<Parameters<"V1ItemsSimilarSimilarItems">, "where"> & { where?: Where };
+export type Rule = Body<"Rule", "name">;
+export type Sets = { [name: string]: Id[] };
+export type RulesOptions = Omit<Body<"RulesRequest">, "rules" | "sets">;
+export type PreviewOptions = Omit<Body<"PreviewRequest">, "rules" | "sets" | "recommend" | "similar" | "basket">;
+export type PreviewedRequest =
+  | { recommend: RecommendOptions & Query }
+  | { similar: Body<"SimilarPreview", "item"> }
+  | { basket: Body<"BasketRequest", "items"> };
 export type NewEvent = Body<"NewEvent", "user" | "item">;
 export type ItemDetails = Body<"NewItemRequest">;
 export type NewItemOptions = Parameters<"V1ItemsRemoveItems">;
@@ -79,12 +95,12 @@ export class Client {
     return this.#send("POST", "/v1/basket", { body: { ...options, items } });
   }
 
-  /** The items nearest to an item. */
+  /** The items most similar to an item, by what customers buy. */
   similar(item: Id, options: SimilarOptions = {}): Promise<Recommendations> {
     return this.#send("GET", `/v1/items/${part(item)}/similar`, { parameters: options });
   }
 
-  /** Store events; they are durable afterwards. Send the time that your training data will have: see docs/serving.md. */
+  /** Store events; they are durable afterwards. Send the time that your training data will have: see docs/operating.md. */
   addEvents(events: NewEvent[]): Promise<Schemas["EventsResponse"]> {
     const sent = events.map((event) => ({ ...event, id: event.id ?? randomId() }));
     return this.#send("POST", "/v1/events", { body: { events: sent } });
@@ -146,6 +162,26 @@ export class Client {
     return this.#send("PATCH", "/v1/live", { body: change });
   }
 
+  /** The rules of the shop, and its named sets of items. */
+  rules(): Promise<Schemas["RulesResponse"]> {
+    return this.#send("GET", "/v1/rules");
+  }
+
+  /** Replace all rules and sets. Rules with any fault are refused whole. */
+  setRules(rules: Rule[], sets: Sets = {}, options: RulesOptions = {}): Promise<Schemas["RulesChanged"]> {
+    return this.#send("PUT", "/v1/rules", { body: { ...options, rules, sets } });
+  }
+
+  /** Who changed the rules, when, and why; newest first. */
+  async rulesLog(): Promise<Schemas["RuleChangeEntry"][]> {
+    return (await this.#send<Schemas["RulesLogResponse"]>("GET", "/v1/rules/log")).changes;
+  }
+
+  /** The list that a request has with these rules, and without any. Nothing is stored. */
+  previewRules(rules: Rule[], sets: Sets, request: PreviewedRequest, options: PreviewOptions = {}): Promise<Schemas["PreviewResponse"]> {
+    return this.#send("POST", "/v1/rules/preview", { body: { ...options, ...request, rules, sets } });
+  }
+
   /** The version in use. */
   model(): Promise<Schemas["ModelInformation"]> {
     return this.#send("GET", "/v1/model");
@@ -163,7 +199,9 @@ export class Client {
     for (const [name, value] of Object.entries(parameters)) {
       // An empty list is a parameter without a value: one that is left out has its default.
       const values = Array.isArray(value) && value.length === 0 ? [""] : [value].flat();
-      for (const one of values) if (one != null) address.searchParams.append(name, String(one));
+      for (const one of values) {
+        if (one != null) address.searchParams.append(name, typeof one === "object" ? JSON.stringify(one) : String(one));
+      }
     }
     const request: RequestInit = { method, headers: this.#headers };
     if (body !== undefined) {

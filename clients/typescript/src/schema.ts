@@ -75,7 +75,7 @@ export interface paths {
         };
         /**
          * SimilarItems
-         * @description The items nearest to an item.
+         * @description The items most similar to an item, by what customers buy. Popular items have no advantage.
          */
         get: operations["V1ItemsSimilarSimilarItems"];
         put?: never;
@@ -343,6 +343,70 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/rules": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * GetRules
+         * @description The rules in the store, and its named sets of items.
+         */
+        get: operations["V1RulesGetRules"];
+        /**
+         * SetRules
+         * @description Replace the rules and the sets. Rules with any fault are refused whole, with the path of each fault.
+         */
+        put: operations["V1RulesSetRules"];
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/rules/log": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * GetRulesLog
+         * @description Who changed the rules, when, and why; newest first.
+         */
+        get: operations["V1RulesLogGetRulesLog"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/rules/preview": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * PreviewRules
+         * @description Try rules with a request. Nothing is stored, and no other response changes.
+         */
+        post: operations["V1RulesPreviewPreviewRules"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/healthz": {
         parameters: {
             query?: never;
@@ -454,6 +518,18 @@ export interface components {
              */
             categories: string[];
             /**
+             * @description Recommend only items whose columns meet all of these conditions: a value, a list of values, or a range with `min`, `max` or both, such as `{"brand": ["Acme", "Bolt"], "price": {"max": 50}}`.
+             * @default {}
+             */
+            where: {
+                [key: string]: string | number | boolean | (string | number)[] | components["schemas"]["Range"];
+            };
+            /**
+             * @description Recommend only items of this named set, see `PUT /v1/rules`.
+             * @default null
+             */
+            set: string | null;
+            /**
              * @description 0: the best items; towards 1: items that differ from one another. Has no effect on popular items, the fallback for an unknown history.
              * @default 0
              */
@@ -479,11 +555,21 @@ export interface components {
              */
             arm: string | null;
             /**
-             * @description For each recommendation, list the items of the history that contribute most to it.
+             * @description For each recommendation, list the items of the history that contribute most to it. Of a similar item, the reason is the item that it is similar to.
              * @default false
              */
             reasons: boolean;
             items: (string | number)[];
+        };
+        /**
+         * Boost
+         * @description A boost that depends on a column of numbers.
+         */
+        Boost: {
+            /** @description Of the item with the largest value. */
+            factor: number;
+            /** @description The column. An item is boosted by the share of the selected items whose value is smaller. */
+            by: string;
         };
         /** ErasureResponse */
         ErasureResponse: {
@@ -567,6 +653,19 @@ export interface components {
             user: string;
             history: components["schemas"]["HistoryEvent"][];
             model: string | null;
+        };
+        /**
+         * IndexInformation
+         * @description What finds the candidates for recommendations.
+         */
+        IndexInformation: {
+            /** @description Those that may be recommended, or all of the version. */
+            items: number;
+            lists: number;
+            /** @description The number of lists that a request scans. */
+            probes: number;
+            /** @description The share of the true first ten items that is found, measured on queries that did not choose `probes`; null while it is being measured. */
+            recall: number | null;
         };
         /**
          * Item
@@ -729,10 +828,35 @@ export interface components {
             categories: string[];
             live: number;
             /**
+             * @description null if all live items are ranked exactly.
+             * @default null
+             */
+            index: components["schemas"]["IndexInformation"] | null;
+            /**
              * @description Placed items that the version does not contain.
              * @default 0
              */
             new_items: number;
+            /**
+             * @description The revision of the rules in use.
+             * @default 0
+             */
+            rules: number;
+            /**
+             * @description The names of the sets of items.
+             * @default []
+             */
+            sets: string[];
+            /**
+             * @description Columns that `where` and quotas ask for.
+             * @default []
+             */
+            text_columns: string[];
+            /**
+             * @description Columns that `where` and boosts ask for.
+             * @default []
+             */
+            number_columns: string[];
             /**
              * @description The live arms, `main` first. All other entries are about the version of `main`.
              * @default []
@@ -830,6 +954,66 @@ export interface components {
             model: string | null;
         };
         /**
+         * PreviewRequest
+         * @description Try rules with a request, without storing them. Exactly one of the requests is given.
+         * @example {
+         *       "rules": [
+         *         {
+         *           "name": "New hat first",
+         *           "select": {
+         *             "ids": [
+         *               "i4"
+         *             ]
+         *           },
+         *           "pin": 1
+         *         }
+         *       ],
+         *       "recommend": {
+         *         "history": [
+         *           "i1",
+         *           "i2"
+         *         ],
+         *         "k": 5
+         *       }
+         *     }
+         */
+        PreviewRequest: {
+            /** @default [] */
+            rules: components["schemas"]["Rule"][];
+            /**
+             * @description Ids by the name of the set: a country, a campaign. Requests use them as `set`, rules in `select`.
+             * @default {}
+             */
+            sets: {
+                [key: string]: (string | number)[];
+            };
+            /**
+             * @description The moment whose rules are in force; now, if it is left out.
+             * @default null
+             */
+            at: string | null;
+            /** @default null */
+            recommend: components["schemas"]["RecommendRequest"] | null;
+            /** @default null */
+            similar: components["schemas"]["SimilarPreview"] | null;
+            /** @default null */
+            basket: components["schemas"]["BasketRequest"] | null;
+        };
+        /**
+         * PreviewResponse
+         * @description The list with these rules, and without any.
+         */
+        PreviewResponse: {
+            items: components["schemas"]["RecommendedItem"][];
+            /** @description The names of the rules that acted. */
+            rules: string[];
+            without_rules: components["schemas"]["RecommendedItem"][];
+            fallback: string | null;
+            /** @description The number of ids in rules and sets that are no items of the version. */
+            unknown_items: number;
+            model: string;
+        };
+        /**
          * Problem
          * @description Why a request failed: `type` is for programs, `detail` for people.
          */
@@ -841,6 +1025,24 @@ export interface components {
             detail: string;
             /** @default [] */
             errors: components["schemas"]["Fault"][];
+        };
+        /**
+         * Quota
+         * @description The largest number of items of each value of a column.
+         */
+        Quota: {
+            limit: number;
+            per: string;
+        };
+        /**
+         * Range
+         * @description Numbers from `min` to `max`, both included; null: without a bound.
+         */
+        Range: {
+            /** @default null */
+            min: number | null;
+            /** @default null */
+            max: number | null;
         };
         /** Readiness */
         Readiness: {
@@ -866,7 +1068,7 @@ export interface components {
          * @description How an item of the history leads to a recommendation.
          * @enum {unknown}
          */
-        ReasonKind: "bought_before" | "near" | "often_after" | "often_with";
+        ReasonKind: "bought_before" | "near" | "often_after" | "often_with" | "trending";
         /**
          * RecommendRequest
          * @description Recommend items for a history, or for a customer whose history is in the store.
@@ -901,6 +1103,18 @@ export interface components {
              */
             categories: string[];
             /**
+             * @description Recommend only items whose columns meet all of these conditions: a value, a list of values, or a range with `min`, `max` or both, such as `{"brand": ["Acme", "Bolt"], "price": {"max": 50}}`.
+             * @default {}
+             */
+            where: {
+                [key: string]: string | number | boolean | (string | number)[] | components["schemas"]["Range"];
+            };
+            /**
+             * @description Recommend only items of this named set, see `PUT /v1/rules`.
+             * @default null
+             */
+            set: string | null;
+            /**
              * @description 0: the best items; towards 1: items that differ from one another. Has no effect on popular items, the fallback for an unknown history.
              * @default 0
              */
@@ -926,7 +1140,7 @@ export interface components {
              */
             arm: string | null;
             /**
-             * @description For each recommendation, list the items of the history that contribute most to it.
+             * @description For each recommendation, list the items of the history that contribute most to it. Of a similar item, the reason is the item that it is similar to.
              * @default false
              */
             reasons: boolean;
@@ -964,10 +1178,15 @@ export interface components {
             /** @description How the response differs from what was requested, as text; null if it does not. */
             fallback: string | null;
             /**
-             * @description The kinds in it: popular, midpoint, partial, allowed, categories, basket, nothing_live, nothing_allowed, all_excluded. Text, so that a client accepts kinds of later versions.
+             * @description The kinds in it: popular, midpoint, partial, allowed, categories, basket, nothing_live, nothing_allowed, all_excluded, nothing_by_rules. Text, so that a client accepts kinds of later versions.
              * @default []
              */
             fallback_kinds: string[];
+            /**
+             * @description The names of the rules of the shop that acted on the list.
+             * @default []
+             */
+            rules: string[];
             /** @description Why the history of the customer could not be read; null if it was. */
             degraded: string | null;
             milliseconds: number;
@@ -1010,6 +1229,241 @@ export interface components {
             /** @description Null for an item that the version does not contain. */
             rows: (number | null)[];
             model: string;
+        };
+        /**
+         * Rule
+         * @description One rule: when and where it is in force, the items that it is about, and what it does with them.
+         */
+        Rule: {
+            name: string;
+            /**
+             * @default [
+             *       "recommend",
+             *       "similar",
+             *       "alternatives",
+             *       "outfits"
+             *     ]
+             */
+            routes: ("alternatives" | "outfits" | "recommend" | "similar")[];
+            /**
+             * @description When it comes into force; null: it is now.
+             * @default null
+             */
+            since: string | null;
+            /**
+             * @description When it ends; null: never.
+             * @default null
+             */
+            until: string | null;
+            select?: components["schemas"]["Selection"];
+            /**
+             * @description Nothing but these items is recommended. Of several such rules, an item must be selected by one.
+             * @default false
+             */
+            only: boolean;
+            /**
+             * @description None of these items is recommended.
+             * @default false
+             */
+            exclude: boolean;
+            /**
+             * @description 10 carries an item from about rank 100 to rank 10, and 2 halves its rank.
+             * @default null
+             */
+            boost: number | components["schemas"]["Boost"] | null;
+            /**
+             * @description The opposite: 2 doubles the rank of an item.
+             * @default null
+             */
+            bury: number | null;
+            /**
+             * @description The position of the first of `ids`; the others follow it. Items that may not be recommended are left out.
+             * @default null
+             */
+            pin: number | null;
+            /**
+             * @description The largest number of these items in a list.
+             * @default null
+             */
+            quota: components["schemas"]["Quota"] | null;
+        };
+        /**
+         * RuleChangeEntry
+         * @description An entry of the log of rules.
+         */
+        RuleChangeEntry: {
+            revision: number;
+            time: number;
+            reason: string;
+            who: string | null;
+        };
+        /**
+         * RulesChanged
+         * @description The rules are stored. Workers follow within about a second.
+         */
+        RulesChanged: {
+            revision: number;
+            /** @description The number of rules. */
+            rules: number;
+            /** @description The number of ids in rules and sets that are no items of the version. They are stored: the next version may have them. */
+            unknown_items: number;
+            model: string | null;
+        };
+        /**
+         * RulesLogResponse
+         * @description All changes of the rules, newest first.
+         */
+        RulesLogResponse: {
+            changes: components["schemas"]["RuleChangeEntry"][];
+        };
+        /**
+         * RulesRequest
+         * @description The rules of the shop from now on. They replace all earlier ones.
+         * @example {
+         *       "rules": [
+         *         {
+         *           "name": "Winter week",
+         *           "select": {
+         *             "set": "winter"
+         *           },
+         *           "boost": 2
+         *         }
+         *       ],
+         *       "sets": {
+         *         "winter": [
+         *           "i1",
+         *           "i3"
+         *         ]
+         *       },
+         *       "reason": "winter campaign"
+         *     }
+         */
+        RulesRequest: {
+            /** @default [] */
+            rules: components["schemas"]["Rule"][];
+            /**
+             * @description Ids by the name of the set: a country, a campaign. Requests use them as `set`, rules in `select`.
+             * @default {}
+             */
+            sets: {
+                [key: string]: (string | number)[];
+            };
+            /**
+             * @description Why, for the log.
+             * @default changed
+             */
+            reason: string;
+            /**
+             * @description The revision that this change was made from, 0 for none. If another one is current by now, nothing changes.
+             * @default null
+             */
+            instead_of: number | null;
+        };
+        /**
+         * RulesResponse
+         * @description The rules in the store.
+         */
+        RulesResponse: {
+            /** @description 0 before the first rules. */
+            revision: number;
+            /** @description When they were set, in seconds since 1970. */
+            time: number | null;
+            reason: string | null;
+            /** @description The name of the key that set them, if it has one. */
+            who: string | null;
+            rules: components["schemas"]["Rule"][];
+            sets: {
+                [key: string]: (string | number)[];
+            };
+        };
+        /**
+         * Selection
+         * @description The items that a rule is about: those that meet all of these. Without any, all items.
+         */
+        Selection: {
+            /** @default null */
+            ids: (string | number)[] | null;
+            /**
+             * @description Conditions on columns, such as `{"brand": "Acme", "price": {"max": 50}}`.
+             * @default {}
+             */
+            where: {
+                [key: string]: string | number | boolean | (string | number)[] | components["schemas"]["Range"];
+            };
+            /**
+             * @description The name of a set.
+             * @default null
+             */
+            set: string | null;
+        };
+        /**
+         * SimilarPreview
+         * @description Items similar to an item.
+         */
+        SimilarPreview: {
+            /**
+             * @description The number of items.
+             * @default 10
+             */
+            k: number;
+            /**
+             * @description Items never to recommend.
+             * @default []
+             */
+            exclude: (string | number)[];
+            /**
+             * @description Recommend only these; all items, if it is left out or null.
+             * @default null
+             */
+            allow: (string | number)[] | null;
+            /**
+             * @description Recommend only items of these categories; an empty list means all.
+             * @default []
+             */
+            categories: string[];
+            /**
+             * @description Recommend only items whose columns meet all of these conditions: a value, a list of values, or a range with `min`, `max` or both, such as `{"brand": ["Acme", "Bolt"], "price": {"max": 50}}`.
+             * @default {}
+             */
+            where: {
+                [key: string]: string | number | boolean | (string | number)[] | components["schemas"]["Range"];
+            };
+            /**
+             * @description Recommend only items of this named set, see `PUT /v1/rules`.
+             * @default null
+             */
+            set: string | null;
+            /**
+             * @description 0: the best items; towards 1: items that differ from one another. Has no effect on popular items, the fallback for an unknown history.
+             * @default 0
+             */
+            diversity: number;
+            /**
+             * @description By default that of the service (`--explore`). Which new items are shown is random.
+             * @default null
+             */
+            explore: number | null;
+            /**
+             * @description Makes `explore` repeatable: the same request with the same seed and the same new items has the same response.
+             * @default null
+             */
+            seed: number | null;
+            /**
+             * @description Further details of each recommended item.
+             * @default []
+             */
+            fields: ("image" | "price")[];
+            /**
+             * @description The arm that recommends. By default that of the customer, by a hash of the id, or `main` without a customer.
+             * @default null
+             */
+            arm: string | null;
+            /**
+             * @description For each recommendation, list the items of the history that contribute most to it. Of a similar item, the reason is the item that it is similar to.
+             * @default false
+             */
+            reasons: boolean;
+            item: string | number;
         };
     };
     responses: never;
@@ -1145,6 +1599,10 @@ export interface operations {
                 allow?: string[];
                 /** @description Recommend only items of these categories; an empty list means all. */
                 categories?: string[];
+                /** @description Recommend only items whose columns meet all of these conditions: a value, a list of values, or a range with `min`, `max` or both, such as `{"brand": ["Acme", "Bolt"], "price": {"max": 50}}`. */
+                where?: string;
+                /** @description Recommend only items of this named set, see `PUT /v1/rules`. */
+                set?: string;
                 /** @description 0: the best items; towards 1: items that differ from one another. Has no effect on popular items, the fallback for an unknown history. */
                 diversity?: number;
                 /** @description The share of the places that goes to new items. By default that of the service (`--explore`). Which new items are shown is random. */
@@ -1155,7 +1613,7 @@ export interface operations {
                 fields?: ("image" | "price")[];
                 /** @description The arm that recommends. By default that of the customer, by a hash of the id, or `main` without a customer. */
                 arm?: string;
-                /** @description For each recommendation, list the items of the history that contribute most to it. */
+                /** @description For each recommendation, list the items of the history that contribute most to it. Of a similar item, the reason is the item that it is similar to. */
                 reasons?: boolean;
                 /** @description Items viewed just now: they count as the newest of the history. */
                 context?: string[];
@@ -1379,6 +1837,10 @@ export interface operations {
                 allow?: string[];
                 /** @description Recommend only items of these categories; an empty list means all. */
                 categories?: string[];
+                /** @description Recommend only items whose columns meet all of these conditions: a value, a list of values, or a range with `min`, `max` or both, such as `{"brand": ["Acme", "Bolt"], "price": {"max": 50}}`. */
+                where?: string;
+                /** @description Recommend only items of this named set, see `PUT /v1/rules`. */
+                set?: string;
                 /** @description 0: the best items; towards 1: items that differ from one another. Has no effect on popular items, the fallback for an unknown history. */
                 diversity?: number;
                 /** @description The share of the places that goes to new items. By default that of the service (`--explore`). Which new items are shown is random. */
@@ -1389,6 +1851,8 @@ export interface operations {
                 fields?: ("image" | "price")[];
                 /** @description The arm that recommends. By default that of the customer, by a hash of the id, or `main` without a customer. */
                 arm?: string;
+                /** @description For each recommendation, list the items of the history that contribute most to it. Of a similar item, the reason is the item that it is similar to. */
+                reasons?: boolean;
             };
             header?: never;
             path: {
@@ -3007,6 +3471,400 @@ export interface operations {
             };
             /** @description Forbidden */
             403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The request is too large */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The address is too long */
+            414: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Unsupported media type */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The host name is not allowed */
+            421: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The service failed */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The service is unavailable */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    V1RulesGetRules: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Request fulfilled, document follows */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["RulesResponse"];
+                };
+            };
+            /** @description The request is invalid */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description An API key is required */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The address is too long */
+            414: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The host name is not allowed */
+            421: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The service failed */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The service is unavailable */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    V1RulesSetRules: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["RulesRequest"];
+            };
+        };
+        responses: {
+            /** @description Request fulfilled, document follows */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["RulesChanged"];
+                };
+            };
+            /** @description The request is invalid */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description An API key is required */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The store does not take this change */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The request is too large */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The address is too long */
+            414: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Unsupported media type */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The host name is not allowed */
+            421: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The service failed */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The service is unavailable */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    V1RulesLogGetRulesLog: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Request fulfilled, document follows */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["RulesLogResponse"];
+                };
+            };
+            /** @description The request is invalid */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description An API key is required */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The address is too long */
+            414: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The host name is not allowed */
+            421: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The service failed */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The service is unavailable */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    V1RulesPreviewPreviewRules: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["PreviewRequest"];
+            };
+        };
+        responses: {
+            /** @description Request fulfilled, document follows */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["PreviewResponse"];
+                };
+            };
+            /** @description The request is invalid */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description An API key is required */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not found */
+            404: {
                 headers: {
                     [name: string]: unknown;
                 };

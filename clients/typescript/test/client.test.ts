@@ -7,7 +7,7 @@ import type { AddressInfo } from "node:net";
 import { test } from "node:test";
 import { setTimeout } from "node:timers/promises";
 
-import { Client, ServiceError } from "lorentzrec-client";
+import { Client, ServiceError, type Rule } from "lorentzrec-client";
 
 const { SERVICE: service = "", API_KEY: apiKey = "", EXPECTED: expected = "" } = process.env;
 const client = new Client(`${service}/`, { apiKey });
@@ -48,6 +48,25 @@ test("similar items and baskets", async () => {
   assert.ok(hat);
   const outfit = await client.basket([hat.id], { k: 5 });
   assert.ok(outfit.items.every((item) => item.category !== "hats"));
+});
+
+test("rules, sets and conditions", async () => {
+  const query = { history: ["i3"] };
+  const [first] = (await client.recommend(query, { k: 2 })).items;
+  assert.ok(first);
+  const rule: Rule = { name: "out", select: { ids: [first.id] }, exclude: true };
+  const tried = await client.previewRules([rule], {}, { recommend: { ...query, k: 2 } });
+  assert.deepEqual([tried.rules, tried.without_rules[0]?.id], [["out"], first.id]);
+  const { revision } = await client.rules();
+  const changed = await client.setRules([rule], { DE: ["i1"] }, { reason: "test", instead_of: revision });
+  assert.deepEqual([changed.revision, changed.rules], [revision + 1, 1]);
+  assert.equal((await client.rulesLog())[0]?.reason, "test");
+  const { revision: last } = await client.setRules([]);
+  // Until then, the rule may act in other tests.
+  while ((await client.model()).rules !== last) await setTimeout(20);
+  const where = { price: { max: 10 } };
+  assert.deepEqual(ids(await client.similar("i3", { where })), ["i0"]);
+  assert.deepEqual(ids(await client.recommend(query, { where })), ["i0"]);
 });
 
 test("events, history and erasure, with an id that must be encoded", async () => {
@@ -179,6 +198,6 @@ export function wrongRequests(): void {
   void client.recommend({ user: "ann" }, { divesity: 1 });
   // @ts-expect-error: an event has a customer
   void client.addEvents([{ item: "i1" }]);
-  // @ts-expect-error: reasons are not available for similar items
-  void client.similar("i1", { reasons: true });
+  // @ts-expect-error: similar items have no history
+  void client.similar("i1", { history: ["i2"] });
 }

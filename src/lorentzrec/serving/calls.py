@@ -27,11 +27,16 @@ from lorentzrec.serving.http.messages import (
     NewItemRequest,
     NewItemResponse,
     NewItemsRemoved,
+    PreviewResponse,
     RecommendRequest,
     RecommendResponse,
+    RuleChangeEntry,
+    RulesChanged,
+    RulesLogResponse,
+    RulesResponse,
 )
 from lorentzrec.serving.versions.item_directory import Item
-from lorentzrec.serving.worker.query import Id, ItemOptions
+from lorentzrec.serving.worker.query import Id, RankingOptions
 
 Result = TypeVar("Result")
 
@@ -52,25 +57,26 @@ def recommend(
 ) -> Call[RecommendResponse]:
     """The best items for a history (oldest first), or for a customer whose history is in the store.
 
-    options: context, exclude, allow, categories, exclude_seen, diversity, reasons, explore, seed, fields, arm.
+    options: context, exclude, allow, categories, where, set, exclude_seen, diversity, reasons, explore, seed, fields,
+    arm.
     """
     _check_names("recommend", options, RecommendRequest)
     return _call(RecommendResponse, "POST", "/v1/recommend", {"history": history, "user": user, "k": k, **options})
 
 
 def similar(item: Id, k: int = 10, **options: Any) -> Call[RecommendResponse]:
-    """The items nearest to an item.
+    """The items most similar to an item.
 
-    options: exclude, allow, categories, diversity, explore, seed, fields, arm.
+    options: exclude, allow, categories, where, set, diversity, reasons, explore, seed, fields, arm.
     """
-    _check_names("similar", options, ItemOptions)
+    _check_names("similar", options, RankingOptions)
     return _call(RecommendResponse, "GET", f"/v1/items/{_part(item)}/similar", parameters={"k": k, **options})
 
 
 def basket(items: Sequence[Id], k: int = 10, **options: Any) -> Call[RecommendResponse]:
     """Items that complement those of a basket.
 
-    options: exclude, allow, categories, diversity, reasons, explore, seed, fields, arm.
+    options: exclude, allow, categories, where, set, diversity, reasons, explore, seed, fields, arm.
     """
     _check_names("basket", options, BasketRequest)
     return _call(RecommendResponse, "POST", "/v1/basket", {"items": items, "k": k, **options})
@@ -157,6 +163,41 @@ def change_live_items(
     return _call(LiveItemsChanged, "PATCH", "/v1/live", {"add": add, "remove": remove, "force": force})
 
 
+def rules() -> Call[RulesResponse]:
+    """The rules of the shop, and its named sets of items."""
+    return _call(RulesResponse, "GET", "/v1/rules")
+
+
+def set_rules(
+    rules: Sequence[Mapping[str, Any]],
+    sets: Mapping[str, Sequence[Id]] | None = None,
+    *,
+    reason: str = "changed",
+    instead_of: int | None = None,
+) -> Call[RulesChanged]:
+    """Replace all rules and sets; `docs/rules.md` has their form. Rules with any fault are refused whole.
+
+    instead_of: the revision that the change was made from. If another one is current by now, nothing changes.
+    """
+    body = {"rules": rules, "sets": sets or {}, "reason": reason, "instead_of": instead_of}
+    return _call(RulesChanged, "PUT", "/v1/rules", body)
+
+
+def rules_log() -> Call[list[RuleChangeEntry]]:
+    """Who changed the rules, when, and why; newest first."""
+    return _call(RulesLogResponse, "GET", "/v1/rules/log", part=lambda response: response.changes)
+
+
+def preview_rules(
+    rules: Sequence[Mapping[str, Any]], sets: Mapping[str, Sequence[Id]] | None = None, **request: Any
+) -> Call[PreviewResponse]:
+    """The list that a request has with these rules, and without any. Nothing is stored.
+
+    request: one of recommend, similar and basket, a mapping as the route takes it; and `at`, the moment that counts.
+    """
+    return _call(PreviewResponse, "POST", "/v1/rules/preview", {"rules": rules, "sets": sets or {}, **request})
+
+
 def model() -> Call[ModelInformation]:
     """The version in use."""
     return _call(ModelInformation, "GET", "/v1/model")
@@ -177,7 +218,10 @@ def _call(
 
 
 def _parameter(value: Any) -> Any:
-    """A list for every kind of sequence. An empty one has no value, since a parameter left out has its default."""
+    """A list for every kind of sequence, and JSON for a mapping. An empty list has no value, since a parameter left out
+    has its default."""
+    if isinstance(value, Mapping):
+        return msgspec.json.encode(value).decode()
     return (list(value) or "") if isinstance(value, Iterable) and not isinstance(value, str) else value
 
 

@@ -136,6 +136,10 @@ class Client(_Connection[httpx.Client]):
     removed_items = _sends(calls.removed_items)
     set_live_items = _sends(calls.set_live_items)
     change_live_items = _sends(calls.change_live_items)
+    rules = _sends(calls.rules)
+    set_rules = _sends(calls.set_rules)
+    rules_log = _sends(calls.rules_log)
+    preview_rules = _sends(calls.preview_rules)
     model = _sends(calls.model)
 
     def _open(self) -> httpx.Client:
@@ -198,6 +202,10 @@ class AsyncClient(_Connection[httpx.AsyncClient]):
     removed_items = _awaits(calls.removed_items)
     set_live_items = _awaits(calls.set_live_items)
     change_live_items = _awaits(calls.change_live_items)
+    rules = _awaits(calls.rules)
+    set_rules = _awaits(calls.set_rules)
+    rules_log = _awaits(calls.rules_log)
+    preview_rules = _awaits(calls.preview_rules)
     model = _awaits(calls.model)
 
     def _open(self) -> httpx.AsyncClient:

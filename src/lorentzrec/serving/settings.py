@@ -51,7 +51,8 @@ class ServiceSettings:
     Change it to the number of cores for throughput; the command line does so by default.
     """
     api_key_file: Path | None = None
-    """Require an API key from this file: one per line, followed by `read` if read-only. SIGHUP reads the file again.
+    """Require an API key from this file: one per line, followed by `read` if read-only and by `name=NAME`. SIGHUP reads
+    the file again.
 
     Change it whenever others can reach the service.
     """
@@ -116,6 +117,11 @@ class ServiceSettings:
     """info: one line per request. warning: problems only.
 
     Change it to `warning` under heavy traffic.
+    """
+    log_sample: Annotated[float, Range(0, 1)] = 1.0
+    """The share of requests with a line in the log. Errors and requests that take half a second always have one.
+
+    Change it to 0.01 under heavy traffic: a line takes as long as ranking a request.
     """
     event_weights: Mapping[str, float] = field(default_factory=dict)
     """Kind of event -> weight; if empty, those of the dataset of the version.
@@ -217,5 +223,5 @@ class ServiceSettings:
     def cache_folder(self) -> Path:
         """A folder for each store, since what a store has discarded is removed from its cache."""
         parts = urlsplit(self.store)
-        place = f"{parts.scheme}:{parts.netloc.rpartition('@')[2]}{parts.path}"
-        return (self.cache or Path.home() / ".cache" / "lorentzrec") / sha256(place.encode()).hexdigest()[:16]
+        address = f"{parts.scheme}:{parts.netloc.rpartition('@')[2]}{parts.path}"
+        return (self.cache or Path.home() / ".cache" / "lorentzrec") / sha256(address.encode()).hexdigest()[:16]

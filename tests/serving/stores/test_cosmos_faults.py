@@ -68,7 +68,7 @@ def test_a_store_that_stays_throttled_is_unavailable(
     proxy.faults.extend([Fault(429, sub_status=3200, retry_after=100)] * 50)
     with raises_fault(StoreFault.THROTTLED):
         store.add_events([EVENT])
-    assert 1 < proxy.counted("write") < 50
+    assert 0 < proxy.counted("write") < 50
     proxy.faults.clear()
     assert store.history("ann") == []
 

@@ -82,7 +82,7 @@ def test_the_password_is_in_a_variable_or_a_file_of_libpq(
 
 
 def test_vacuum_full_leaves_nothing_of_an_erased_customer(postgres_server: PostgresServer, store: Store) -> None:
-    """As docs/serving.md says. VACUUM alone leaves bytes in the free space of pages."""
+    """As docs/erasure.md says. VACUUM alone leaves bytes in the free space of pages."""
     for number in range(200):
         users = (("unforgettable", f"item-{number}"), ("ann", f"other-{number}"))
         store.add_events([Event(user, item, float(number), item) for user, item in users])
@@ -111,8 +111,8 @@ def test_a_server_that_is_stopped_or_killed_and_comes_back(postgres_server: Post
 
 
 def test_a_frozen_server(postgres_server: PostgresServer, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("lorentzrec.serving.stores.postgres_connections.RESPONSE_SECONDS", 0.5)
     store.state()
+    monkeypatch.setattr("lorentzrec.serving.stores.postgres_connections.RESPONSE_SECONDS", 0.5)
     postgres_server.freeze()
     try:
         with raises_fault(StoreFault.NOT_RESPONDING, "no response in 0.5 seconds"):
@@ -150,11 +150,11 @@ def test_connections_of_many_threads_are_renewed_once(
 
 
 def test_there_are_as_many_connections_as_asked_for(postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("lorentzrec.serving.stores.postgres_connections.RESPONSE_SECONDS", 0.5)
     with closing(open_store(postgres_url, create=True, connections=30)) as store, ExitStack() as in_use:
         assert isinstance(store, PostgresStore)
         for _ in range(30):
             in_use.enter_context(store._connections.statement(PATIENCE))
+        monkeypatch.setattr("lorentzrec.serving.stores.postgres_connections.RESPONSE_SECONDS", 0.5)
         with raises_fault(StoreFault.BUSY, "all 30 connections are in use"):
             store.state()
 

@@ -30,7 +30,8 @@ from lorentzrec.serving.http.keys import ApiKeys, authorise
 from lorentzrec.serving.http.middleware import RequestMiddleware
 from lorentzrec.serving.http.problems import PLUGIN, log_failure
 from lorentzrec.serving.http.requests import MessageResponse, RequestThreads, StrictRequest, Worker, check_query
-from lorentzrec.serving.http.routes import catalogue, customers, public, recommendations
+from lorentzrec.serving.http.routes import catalogue, customers, public, recommendations, rules
+from lorentzrec.serving.http.short_path import ShortPath
 from lorentzrec.serving.settings import SERVICE_FOLDER, ServiceSettings
 from lorentzrec.serving.stores.address import open_store
 from lorentzrec.serving.worker.guarded_store import GuardedStore
@@ -83,12 +84,12 @@ def create_app(settings: ServiceSettings, keys: ApiKeys | None = None) -> Reques
                 versions.stop()
                 store.close()
 
-    routes = _routes_of(recommendations, catalogue, customers)
+    routes = _list_routes(recommendations, catalogue, customers, rules)
     guards: list[Any] = [authorise] if keyed else []
     v1 = Router("/v1", route_handlers=routes, guards=guards, response_class=MessageResponse)
     origins = [*settings.allowed_origins]
     app = Litestar(
-        [v1, *_routes_of(public)],
+        [v1, *_list_routes(public)],
         dependencies={"worker": Provide(lambda: worker, sync_to_thread=False)},
         state=State({"api_keys": keys, "threads": worker.threads, "metrics": metrics}),
         exception_handlers={Exception: log_failure},
@@ -102,10 +103,11 @@ def create_app(settings: ServiceSettings, keys: ApiKeys | None = None) -> Reques
         logging_config=None,
     )
     methods = {route.path_format: frozenset(route.methods) for route in app.routes if isinstance(route, HTTPRoute)}
-    return RequestMiddleware(app, settings, metrics, methods)
+    short = ShortPath(app, worker, keys, open_to_all=not keyed, body_bytes=settings.body_bytes)
+    return RequestMiddleware(short, settings, metrics, methods)
 
 
-def _routes_of(*modules: ModuleType) -> list[HTTPRouteHandler]:
+def _list_routes(*modules: ModuleType) -> list[HTTPRouteHandler]:
     return [value for module in modules for value in vars(module).values() if isinstance(value, HTTPRouteHandler)]
 
 

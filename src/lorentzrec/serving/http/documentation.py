@@ -27,6 +27,15 @@ EXAMPLES: dict[str, Any] = {
     "NewItemRequest": {"title": "Winter boot", "category": "shoes", "like": ["i1", "i2"]},
     "LookupRequest": {"ids": ["i1", "i2"]},
     "RowsRequest": {"items": ["i1", "i2"]},
+    "RulesRequest": {
+        "rules": [{"name": "Winter week", "select": {"set": "winter"}, "boost": 2}],
+        "sets": {"winter": ["i1", "i3"]},
+        "reason": "winter campaign",
+    },
+    "PreviewRequest": {
+        "rules": [{"name": "New hat first", "select": {"ids": ["i4"]}, "pin": 1}],
+        "recommend": {"history": ["i1", "i2"], "k": 5},
+    },
 }
 """A body for each type of request."""
 SCHEMAS = "#/components/schemas/"
@@ -92,7 +101,9 @@ def _parameters(query: type[msgspec.Struct]) -> list[dict[str, Any]]:
         match field.get("items", {}).get("anyOf"):
             case ({"type": "string"} as text, {"type": "integer"}):
                 field["items"] = text
-        found.append({"name": name, "in": "query", "required": name in schema.get("required", ()), "schema": field})
+        is_object = field.get("type") == "object"  # which is sent as JSON
+        form = {"content": {"application/json": {"schema": field}}} if is_object else {"schema": field}
+        found.append({"name": name, "in": "query", "required": name in schema.get("required", ())} | form)
         found[-1]["description"] = " ".join(filter(None, texts))
     return found
 
@@ -115,7 +126,7 @@ def documentation_page(document: dict[str, Any], address: str) -> str:
     routes = "".join(_route(path, method, op, schemas, address) for path, method, op in operations)
     types = "".join(
         f'<section id="{escape(name)}"><h3>{escape(name)}</h3>{_text(schema.get("description", ""))}'
-        f"{_fields(_rows_of(schema))}</section>"
+        f"{_fields(_list_rows(schema))}</section>"
         for name, schema in sorted(schemas.items())
     )
     keys = "<p>Send an API key as <code>Authorization: Bearer KEY</code> or <code>X-API-Key: KEY</code>.</p>"
@@ -133,7 +144,7 @@ def documentation_page(document: dict[str, Any], address: str) -> str:
 def _route(path: str, method: str, operation: dict[str, Any], schemas: dict[str, Any], address: str) -> str:
     sent = operation.get("parameters", [])
     parameters = [
-        (one["name"], one["schema"] | {"description": one["description"]}, one["required"], f"(in the {one['in']})")
+        (one["name"], _schema(one) | {"description": one["description"]}, one["required"], f"(in the {one['in']})")
         for one in sent
     ]
     body = operation["requestBody"]["content"]["application/json"]["schema"] if "requestBody" in operation else None
@@ -145,10 +156,16 @@ def _route(path: str, method: str, operation: dict[str, Any], schemas: dict[str,
     return (
         f'<section id="{escape(operation["operationId"])}"><h3><b>{method.upper()}</b> <code>{escape(path)}</code></h3>'
         f"{_text(operation.get('description', ''))}{_fields(parameters)}"
-        f"{f'<p>Body: {_type(body)}</p>' if body else ''}{_fields(_rows_of(schema))}"
+        f"{f'<p>Body: {_type(body)}</p>' if body else ''}{_fields(_list_rows(schema))}"
         f"<pre tabindex='0'>{escape(_command(path, method, schema.get('examples'), address))}</pre>"
         f"<details><summary>Responses</summary><ul>{responses}</ul></details></section>"
     )
+
+
+def _schema(parameter: dict[str, Any]) -> dict[str, Any]:
+    """The schema of a parameter, which may be sent as JSON."""
+    found: dict[str, Any] = parameter.get("schema") or parameter["content"]["application/json"]["schema"]
+    return found
 
 
 def _command(path: str, method: str, examples: list[Any] | None, address: str) -> str:
@@ -163,7 +180,7 @@ def _content(response: dict[str, Any]) -> str:
     return " ".join(f"{_type(content.get('schema', {}))} ({escape(media)})" for media, content in contents)
 
 
-def _rows_of(schema: dict[str, Any]) -> list[tuple[str, dict[str, Any], bool, str]]:
+def _list_rows(schema: dict[str, Any]) -> list[tuple[str, dict[str, Any], bool, str]]:
     required = schema.get("required", ())
     return [(name, field, name in required, "") for name, field in schema.get("properties", {}).items()]
 
@@ -175,11 +192,15 @@ def _fields(rows: list[tuple[str, dict[str, Any], bool, str]]) -> str:
     lines = "".join(
         f"<tr><th scope='row'><code>{escape(name)}</code></th><td>{_type(schema)}</td>"
         f"<td>{'required' if required else _default(schema)}</td>"
-        f"<td>{_code(schema.get('description', ''))} {place}</td></tr>"
-        for name, schema, required, place in rows
+        f"<td>{_code(schema.get('description', ''))} {location}</td></tr>"
+        for name, schema, required, location in rows
     )
     heads = "".join(f"<th scope='col'>{head}</th>" for head in ("Name", "Type", "Default", "Meaning"))
     return f"<div class='wide' tabindex='0'><table><tr>{heads}</tr>{lines}</table></div>"
+
+
+def _number(value: float) -> str:
+    return f"{value:,}" if isinstance(value, int) else f"{value:g}"
 
 
 def _default(schema: dict[str, Any]) -> str:
@@ -198,7 +219,7 @@ def _type(schema: dict[str, Any]) -> str:
     if kind == "array":
         return f"list of {_type(schema.get('items', {}))}"
     if {"minimum", "maximum"} <= schema.keys() and schema["maximum"] < 2**53:  # not the range of 64-bit integers
-        return f"{escape(kind)}, {schema['minimum']:g} to {schema['maximum']:g}"
+        return f"{escape(kind)}, {_number(schema['minimum'])} to {_number(schema['maximum'])}"
     return escape(str(kind))
 
 

@@ -11,10 +11,22 @@ from typing import Annotated, Any, Literal, TypeAlias
 from msgspec import Meta, Struct
 
 from lorentzrec.points.fallbacks import FallbackKind
+from lorentzrec.serving.rules.document import Boost as Boost
+from lorentzrec.serving.rules.document import Quota as Quota
+from lorentzrec.serving.rules.document import Rule, RuleSet
+from lorentzrec.serving.rules.document import Selection as Selection
 from lorentzrec.serving.stores.histories import USUAL_HISTORY
 from lorentzrec.serving.stores.new_items import MOST_CUSTOMERS
+from lorentzrec.serving.stores.versions import LONGEST_REASON
 from lorentzrec.serving.versions.item_directory import Item
-from lorentzrec.serving.worker.query import ID_PATTERN, CustomerOptions, Id, Ids, RankingOptions, RecommendedItem
+from lorentzrec.serving.worker.query import (
+    ID_PATTERN,
+    CustomerOptions,
+    Id,
+    Ids,
+    RankingOptions,
+    RecommendedItem,
+)
 
 MOST_REASONED = 2_000_000
 """With `reasons`: the most pairs of a recommended item and an item of the history, since each pair is computed."""
@@ -216,9 +228,94 @@ class RecommendResponse(Struct, frozen=True, kw_only=True):
     """How the response differs from what was requested, as text; null if it does not."""
     fallback_kinds: Annotated[Sequence[str], Meta(description=f"The kinds in it: {', '.join(FallbackKind)}.")] = ()
     """Text, so that a client accepts kinds of later versions."""
+    rules: Sequence[str] = ()
+    """The names of the rules of the shop that acted on the list."""
     degraded: str | None
     """Why the history of the customer could not be read; null if it was."""
     milliseconds: float
+
+
+class RulesRequest(RuleSet, frozen=True, kw_only=True):
+    """The rules of the shop from now on. They replace all earlier ones."""
+
+    reason: Annotated[str, Meta(min_length=1, max_length=LONGEST_REASON, pattern=ID_PATTERN)] = "changed"
+    """Why, for the log."""
+    instead_of: Annotated[int, Meta(ge=0)] | None = None
+    """The revision that this change was made from, 0 for none. If another one is current by now, nothing changes."""
+
+
+class RulesResponse(Struct, frozen=True):
+    """The rules in the store."""
+
+    revision: int
+    """0 before the first rules."""
+    time: float | None
+    """When they were set, in seconds since 1970."""
+    reason: str | None
+    who: str | None
+    """The name of the key that set them, if it has one."""
+    rules: Sequence[Rule]
+    sets: Mapping[str, Sequence[Id]]
+
+
+class RulesChanged(Struct, frozen=True):
+    """The rules are stored. Workers follow within about a second."""
+
+    revision: int
+    rules: int
+    """The number of rules."""
+    unknown_items: int
+    """The number of ids in rules and sets that are no items of the version. They are stored: the next version may have
+    them."""
+    model: str | None
+
+
+class RuleChangeEntry(Struct, frozen=True):
+    """An entry of the log of rules."""
+
+    revision: int
+    time: float
+    reason: str
+    who: str | None
+
+
+class RulesLogResponse(Struct, frozen=True):
+    """All changes of the rules, newest first."""
+
+    changes: list[RuleChangeEntry]
+
+
+class SimilarPreview(RankingOptions, frozen=True, kw_only=True):
+    """Items similar to an item."""
+
+    item: Id
+
+
+class PreviewRequest(RuleSet, frozen=True, kw_only=True):
+    """Try rules with a request, without storing them. Exactly one of the requests is given."""
+
+    at: Annotated[datetime, Meta(tz=True)] | None = None
+    """The moment whose rules are in force; now, if it is left out."""
+    recommend: RecommendRequest | None = None
+    similar: SimilarPreview | None = None
+    basket: BasketRequest | None = None
+
+    def __post_init__(self) -> None:
+        if sum(one is not None for one in (self.recommend, self.similar, self.basket)) != 1:
+            raise ValueError("the query is one of `recommend`, `similar` and `basket`: give one of them")
+
+
+class PreviewResponse(Struct, frozen=True):
+    """The list with these rules, and without any."""
+
+    items: Sequence[RecommendedItem]
+    rules: Sequence[str]
+    """The names of the rules that acted."""
+    without_rules: Sequence[RecommendedItem]
+    fallback: str | None
+    unknown_items: int
+    """The number of ids in rules and sets that are no items of the version."""
+    model: str
 
 
 @dataclass(slots=True, kw_only=True)
@@ -325,6 +422,19 @@ class ArmInformation(Struct, frozen=True):
     score: str | None
 
 
+class IndexInformation(Struct, frozen=True):
+    """What finds the candidates for recommendations."""
+
+    items: int
+    """Those that may be recommended, or all of the version."""
+    lists: int
+    probes: int
+    """The number of lists that a request scans."""
+    recall: float | None
+    """The share of the true first ten items that is found, measured on queries that did not choose `probes`; null while
+    it is being measured."""
+
+
 class ModelInformation(Struct, frozen=True):
     """The version in use."""
 
@@ -342,8 +452,18 @@ class ModelInformation(Struct, frozen=True):
     map: dict[str, Any] | None
     categories: list[str]
     live: int
+    index: IndexInformation | None = None
+    """null if all live items are ranked exactly."""
     new_items: int = 0
     """Placed items that the version does not contain."""
+    rules: int = 0
+    """The revision of the rules in use."""
+    sets: list[str] = []
+    """The names of the sets of items."""
+    text_columns: list[str] = []
+    """Columns that `where` and quotas ask for."""
+    number_columns: list[str] = []
+    """Columns that `where` and boosts ask for."""
     arms: list[ArmInformation] = []
     """The live arms, `main` first. All other entries are about the version of `main`."""
 

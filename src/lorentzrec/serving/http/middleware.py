@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import random
 import re
 import secrets
 from collections.abc import Mapping
@@ -23,10 +24,14 @@ ALWAYS_OPEN = ("/healthz", "/readyz", "/metrics")
 """Available under overload and under any host name: probes and scrapers use the address of a container."""
 SANE_REQUEST_ID = re.compile(r"[\w.:-]{1,64}", re.ASCII)
 """Ids of clients for their requests that are safe in a log; others are replaced."""
+TRACE_PARENT = re.compile(rb"[0-9a-f]{2}-([0-9a-f]{32})-([0-9a-f]{16})-[0-9a-f]{2}")
+"""The header `traceparent` of W3C Trace Context."""
 JSON_TYPE = re.compile(rb"application/([\w.+-]+\+)?json\s*(;.*)?", re.IGNORECASE)
 KNOWN_METHODS = {"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"}
 LOOKUP = "/v1/items/lookup"
 WRITING_METHODS = {"POST", "PUT", "PATCH", "DELETE"}
+SLOW_SECONDS = 0.5
+"""Requests that take longer are logged whatever share of the others is."""
 TOO_MANY = "too many requests at once: try again in a second"
 
 logger = logging.getLogger("lorentzrec.serving.requests")
@@ -145,9 +150,9 @@ class RequestMiddleware:
         seconds = perf_counter() - exchange.begun
         # 499 as in nginx: the client closed the connection, and has not read what was sent, if anything.
         status = 499 if exchange.gone or exchange.status is None else exchange.status
-        self._metrics.requests.labels(method, route, status).inc()
-        self._metrics.seconds.labels(route).observe(seconds)
-        if not logger.isEnabledFor(logging.INFO):
+        self._metrics.count_request(method, route, status, seconds)
+        unusual = status >= 400 or seconds > SLOW_SECONDS
+        if not logger.isEnabledFor(logging.INFO) or not (unusual or random.random() < self._settings.log_sample):
             return
         fields = {
             "method": method,
@@ -156,7 +161,8 @@ class RequestMiddleware:
             "milliseconds": round(seconds * 1000, 2),
             "request_id": exchange.request_id,
         }
-        logger.info("%s %s %s in %.1f ms, request %s", *fields.values(), extra={"fields": fields})
+        text = "%s %s %s in %.1f ms, request %s"
+        logger.info(text, *fields.values(), extra={"fields": fields | exchange.trace})
 
 
 class _Exchange:
@@ -176,6 +182,10 @@ class _Exchange:
         self.status: int | None = None
         sent = self.headers.get(b"x-request-id", b"").decode("latin-1")
         self.request_id = sent if SANE_REQUEST_ID.fullmatch(sent) else secrets.token_hex(8)
+        found = TRACE_PARENT.fullmatch(self.headers.get(b"traceparent", b""))
+        ids = () if found is None else (part.decode() for part in found.groups())
+        self.trace = dict(zip(("trace_id", "parent_span_id"), ids, strict=False))
+        """The trace that the request belongs to, for the log."""
         raw_path: bytes = scope.get("raw_path") or b""
         path = raw_path.partition(b"?")[0].decode("latin-1") or scope["path"]
         method = "GET" if self.method == "HEAD" else self.method  # the same headers, and no body: see `send`

@@ -16,6 +16,7 @@ from litestar.plugins.problem_details import ProblemDetailsConfig, ProblemDetail
 
 from lorentzrec.errors import InputError, RecordDamaged, StoreUnavailable
 from lorentzrec.serving.http.messages import IMAGE_PATTERN, TEXT_PATTERN, Fault, Problem
+from lorentzrec.serving.rules.document import InvalidRules
 from lorentzrec.serving.stores.faults import StoreFault
 from lorentzrec.serving.versions.item_directory import DirectoryDamaged
 from lorentzrec.serving.worker.guarded_store import STORE_UNAVAILABLE
@@ -172,7 +173,13 @@ def _from_input(error: InputError) -> ServiceProblem:
         return ServiceProblem(str(error), 413, "too-large")
     if error.kind is StoreFault.LONG_LIVE_LIST:
         return ServiceProblem(str(error), 409, "too-many-live-items")
+    if error.kind is StoreFault.OTHER_RULES:
+        return ServiceProblem(str(error), 409, "other-rules")
     return ServiceProblem(str(error), 400, "invalid-request")
+
+
+def _from_rules(error: InvalidRules) -> ServiceProblem:
+    return ServiceProblem(str(error), 400, "invalid-rules", [Fault(*fault) for fault in error.faults])
 
 
 def log_failure(request: Request[Any, Any, Any], error: Exception) -> Response[Any]:
@@ -189,6 +196,7 @@ CONVERSIONS: dict[type[Exception], Callable[[Any], ServiceProblem]] = {
     UnicodeDecodeError: _from_decoding,
     RecursionError: _from_decoding,
     InputError: _from_input,
+    InvalidRules: _from_rules,
     UnknownItem: lambda error: ServiceProblem(str(error), 404, "unknown-item"),
     UnknownArm: lambda error: ServiceProblem(str(error), 404, "unknown-arm"),
     NoVersion: lambda error: NotReady(str(error)),

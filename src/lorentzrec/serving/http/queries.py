@@ -46,11 +46,16 @@ def decode_query(text: bytes, kind: type[Query]) -> Query:
     sent: dict[str, list[str]] = {}
     for name, value in pairs:
         sent.setdefault(name, []).append(value)
-    lists, faults = _lists(kind), []
-    values: dict[str, str | list[str]] = {}
+    lists, objects, faults = _lists(kind), _objects(kind), []
+    values: dict[str, Any] = {}
     for name, texts in sent.items():
         if name not in lists:
             faults.append(Fault(name, describe_unknown_field(lists, "parameter", name)))
+        elif name in objects and len(texts) == 1:
+            try:
+                values[name] = msgspec.json.decode(texts[0])
+            except msgspec.DecodeError as error:
+                faults.append(Fault(name, f"is no JSON ({error}): send an object, encoded with percent signs"))
         elif lists[name]:
             values[name] = [] if texts == [""] else texts
         elif len(texts) > 1:
@@ -67,11 +72,22 @@ def decode_query(text: bytes, kind: type[Query]) -> Query:
 
 
 @cache
+def _objects(kind: type[msgspec.Struct]) -> frozenset[str]:
+    """The parameters of a message that are objects, which are sent as JSON."""
+    return frozenset(name for name, schema in _fields(kind).items() if schema.get("type") == "object")
+
+
+@cache
 def _lists(kind: type[msgspec.Struct]) -> dict[str, bool]:
     """The parameters of a message, and whether each is a list."""
-    _, schemas = msgspec.json.schema_components([kind])
-    fields: dict[str, dict[str, Any]] = schemas[kind.__name__]["properties"]
     return {
         name: any(part.get("type") == "array" for part in (schema, *schema.get("anyOf", ())))
-        for name, schema in fields.items()
+        for name, schema in _fields(kind).items()
     }
+
+
+@cache
+def _fields(kind: type[msgspec.Struct]) -> dict[str, dict[str, Any]]:
+    """The schemas of the parameters of a message."""
+    _, schemas = msgspec.json.schema_components([kind])
+    return dict(schemas[kind.__name__]["properties"])

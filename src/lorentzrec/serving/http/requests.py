@@ -24,11 +24,13 @@ from lorentzrec.points.diversity import pool_size
 from lorentzrec.serving.http.bodies import decode_body
 from lorentzrec.serving.http.problems import Overloaded
 from lorentzrec.serving.http.queries import Query, decode_query, query_type
+from lorentzrec.serving.rules.document import Route
 from lorentzrec.serving.stores.ids import LONGEST_ID
 from lorentzrec.serving.worker.guarded_store import GuardedStore
 from lorentzrec.serving.worker.health import Health
 from lorentzrec.serving.worker.metrics import Metrics
 from lorentzrec.serving.worker.query import ID_PATTERN, ItemOptions, RankingOptions
+from lorentzrec.serving.worker.recommender import Recommender
 from lorentzrec.serving.worker.version_watcher import VersionWatcher
 
 Result = TypeVar("Result")
@@ -37,10 +39,16 @@ LARGE_BODY = 2**14
 """Bytes. Larger bodies are decoded in a thread: 10,000 ids take 5 ms, in which a worker could do nothing else."""
 COSTLY = 10_000
 """Requests above this cost take turns. A unit is about a microsecond: ordinary requests cost a few hundred."""
+CHEAP = 1_100
+"""Requests up to this cost run where they arrive: handing one over to a thread and back costs more than its ranking."""
 MOST_WAITING = 16
 """Costly requests that wait in one worker; further ones get a 503."""
 BYTES_A_UNIT = 10
 """Bytes of a body that are decoded at the cost of one unit."""
+SCANNED_A_UNIT = 1_000
+"""Rows of the catalogue that a filter looks at for the cost of one unit."""
+MOST_FOR_SCANS = COSTLY // 2
+"""Filters alone make no request take its turn: most of their work is done without Python's lock."""
 _ID_SCHEMA = {"minLength": 1, "maxLength": LONGEST_ID, "pattern": ID_PATTERN}
 
 ItemInPath: TypeAlias = Annotated[str, PathParameter(description="The id of an item.", schema_extra=_ID_SCHEMA)]
@@ -48,13 +56,17 @@ UserInPath: TypeAlias = Annotated[str, PathParameter(description="The id of a cu
 
 
 class RequestThreads:
-    """Runs handlers in threads, costly ones one at a time: cheap requests never wait for them."""
+    """Runs handlers: cheap ones at once if they may, others in threads, costly ones one at a time."""
 
     def __init__(self) -> None:
         self._turn = asyncio.Semaphore(1)
         self._waiting = 0
 
-    async def run(self, cost: int, handle: Callable[[], Result]) -> Result:
+    async def run(self, cost: int, handle: Callable[[], Result], *, at_once: bool = False) -> Result:
+        """The result of `handle`. at_once: it waits for nothing outside of this machine, so it needs no thread if it is
+        cheap."""
+        if at_once and cost <= CHEAP:
+            return handle()
         if cost <= COSTLY:
             return await _run_in_thread(handle)
         if self._waiting >= MOST_WAITING:
@@ -74,15 +86,18 @@ def _run_in_thread(handle: Callable[[], Result]) -> asyncio.Future[Result]:
     return asyncio.get_running_loop().run_in_executor(get_asyncio_executor(), handle)
 
 
-def cost(options: ItemOptions, history: int) -> int:
-    """The work of a request: looking up its ids, comparing candidates with each other, computing reasons.
+def cost(options: ItemOptions, history: int, used: Recommender | None = None, route: Route = "recommend") -> int:
+    """The work of a request: looking up its ids, comparing candidates with each other, computing reasons, and passes
+    over the catalogue for filters and rules.
 
     history: the number of items in the history, at most.
+    used: has the catalogue; an arm has one of about the same size.
     """
     k, ids = options.k, history + len(options.exclude) + len(options.allow or ())
     compared = k * pool_size(k, options.diversity) // 10 if options.diversity else 0
     weighed = k * history // 20 if isinstance(options, RankingOptions) and options.reasons else 0
-    return k + ids + compared + weighed
+    scanned = 0 if used is None else min(used.count_scanned(options, route) // SCANNED_A_UNIT, MOST_FOR_SCANS)
+    return k + ids + compared + weighed + scanned
 
 
 @dataclass(frozen=True)

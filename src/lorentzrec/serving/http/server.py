@@ -116,21 +116,21 @@ class _Server(MPServer):
                 else:
                     logger.warning("there are no keys to reload: the service was started without --api-key-file")
             while self.interrupt_children and not self.interrupt_signal:
-                place = self.interrupt_children.pop(0)
-                worker = self.wrks[place]
+                index = self.interrupt_children.pop(0)
+                worker = self.wrks[index]
                 deaths.inc()
                 mark_process_dead(worker.inner.pid)  # type: ignore[no-untyped-call]
                 remove_record(self.folder, worker.inner.pid)
                 code: int = worker.inner.exitcode
                 end = f"exit code {code}" if code >= 0 else f"signal {names.get(-code, -code)}"
-                logger.warning("worker %d (pid %s) died (%s); it is replaced", place + 1, worker.inner.pid, end)
+                logger.warning("worker %d (pid %s) died (%s); it is replaced", index + 1, worker.inner.pid, end)
                 failed_to_start = code > 0 and time.monotonic() < worker.birth + SHORT_LIFE
                 short_lives = short_lives + 1 if failed_to_start else 0
                 if short_lives >= MOST_SHORT_LIVES:
                     logger.error("workers die as soon as they start: the service ends; see the lines before this one")
-                    self.interrupt_children.append(place)  # the exit code is then 1
+                    self.interrupt_children.append(index)  # the exit code is then 1
                     return
-                self._respawn_workers([place], spawn_target, target_loader, delay=0)
+                self._respawn_workers([index], spawn_target, target_loader, delay=0)
 
 
 def _load(settings: ServiceSettings, keys: ApiKeys | None, parent: int) -> Any:

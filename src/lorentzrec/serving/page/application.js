@@ -8,9 +8,10 @@ import { examplesOfCategories, examplesOfMap } from "./examples.js";
 import { fillResults, fillHistory } from "./item_lists.js";
 import { KnownItems } from "./known_items.js";
 import { Legend } from "./legend.js";
-import { SCORES, factsOf, isPopular, noticeOf } from "./notices.js";
+import { SCORES, factsOf, isPopular, noticeOf, rulesOf } from "./notices.js";
 import { COLOURED } from "./palette.js";
 import { Picture } from "./picture.js";
+import { RuleTrial } from "./rule_trial.js";
 import { Search } from "./search.js";
 import { Problem, Service } from "./service.js";
 import { beginTour, offerTour } from "./tour.js";
@@ -40,6 +41,9 @@ class Application {
     this.tooltip = new Tooltip(async (row) => (await this.known.ofRows([row]))[0], (item) => this.add(item), () => this.disk.overlay.taken);
     this.legend = new Legend(byId("legend"), (code) => this.disk.highlight(code));
     this.search = new Search(this.service, (item) => this.add(item), (error) => this.fail(error, () => {}));
+    this.trial = new RuleTrial({ attempt: (action) => this.#attempt(action), service: this.service, refresh: () => this.refresh() });
+    /** Whether the history is completed like a basket. */
+    this.completing = false;
     /** @type {import("./service.js").Model | null} */
     this.model = null;
     /** The item whose similar items are shown instead of recommendations. @type {Item | null} */
@@ -165,7 +169,20 @@ class Application {
     const { similarTo, service } = this;
     return [byId("arm").value, byId("other-arm").value].filter(Boolean).map((arm) => {
       const options = { k, categories, diversity, arm };
-      return similarTo ? service.similar(similarTo.id, options, signal) : service.recommend({ ...this.customer.query, ...options }, signal);
+      const basket = this.customer.history.map(({ id }) => id);
+      const { tried } = this.trial;
+      if (tried) {
+        const shown = { ...options, fields: ["price", "image"] };
+        const request = similarTo
+          ? { similar: { ...shown, item: similarTo.id } }
+          : this.completing
+            ? { basket: { ...shown, reasons: true, items: basket } }
+            : { recommend: { ...shown, reasons: true, ...this.customer.query } };
+        return service.preview(tried, request, arm, signal);
+      }
+      if (similarTo) return service.similar(similarTo.id, options, signal);
+      if (this.completing) return service.basket(basket, options, signal);
+      return service.recommend({ ...this.customer.query, ...options }, signal);
     });
   }
 
@@ -197,9 +214,16 @@ class Application {
 
   #showResults() {
     const [result, other] = this.results;
-    byId("results-heading").textContent = this.similarTo ? `Similar to ${titleOf(this.similarTo)}` : "Recommended";
+    byId("results-heading").textContent = this.similarTo ? `Similar to ${titleOf(this.similarTo)}` : this.completing ? "Completes the history" : "Recommended";
     byId("leave-similar").hidden = !this.similarTo;
-    byId("milliseconds").textContent = `${result.milliseconds.toFixed(1)} ms`;
+    const experience = this.similarTo ? "similar" : this.completing ? "basket" : "personal";
+    for (const button of byId("experiences").children) {
+      button.setAttribute("aria-pressed", String(button.dataset.experience === experience));
+      button.disabled = button.dataset.experience !== "personal" && this.customer.history.length === 0 && !this.similarTo;
+    }
+    this.trial.offer(result.items, this.model?.categories ?? []);
+    byId("rules-note").textContent = rulesOf(result.rules ?? [], Boolean(this.trial.tried));
+    byId("milliseconds").textContent = this.trial.tried ? "" : `${result.milliseconds.toFixed(1)} ms`;
     const notice = noticeOf(result);
     byId("notice").textContent = notice;
     byId("notice").hidden = !notice;
@@ -229,11 +253,11 @@ class Application {
     fillResults(byId("other-results"), other.items, { ...options, scored: this.#scoreOf(other) });
   }
 
-  /** What the scores in a list are. @param {Recommendations} result @returns {"distance" | "inner" | "count"} */
+  /** What the scores in a list are. @param {Recommendations} result @returns {"distance" | "inner" | "similar" | "count"} */
   #scoreOf(result) {
     if (isPopular(result)) return "count";
     const used = this.model?.arms.find(({ arm }) => arm === result.arm);
-    return this.similarTo ? "distance" : (used?.score ?? "distance");
+    return this.similarTo ? "similar" : (used?.score ?? "distance");
   }
 
   /** @param {Item} item brought to the middle, and into sight where the disk is above the lists */
@@ -293,8 +317,17 @@ class Application {
   /** @param {Item | null} item null goes back to the recommendations */
   async #showSimilar(item) {
     this.similarTo = item;
+    this.completing = false;
     await this.refresh();
     byId("results-heading").focus();
+  }
+
+  /** @param {string} name of an experience: similar items are those of the newest item of the history */
+  #showExperience(name) {
+    const { history } = this.customer;
+    this.completing = name === "basket";
+    this.similarTo = name === "similar" ? history[history.length - 1] : null;
+    return this.refresh();
   }
 
   /** @param {string | null} id a known customer, or null for a new one */
@@ -302,6 +335,7 @@ class Application {
     this.customer.become(id, id === null ? [] : await this.service.history(id));
     this.similarTo = null;
     byId("customer-id").value = id ?? "";
+    byId("customer-found").textContent = id !== null && this.customer.stored.length === 0 ? `Nothing is stored about ${id}, so the popular items are shown.` : "";
     byId("customer-panel").open ||= id !== null;
   }
 
@@ -348,6 +382,7 @@ class Application {
       this.#replaceHistory([]);
       byId("search").focus();
     });
+    for (const button of byId("experiences").children) button.addEventListener("click", () => this.#showExperience(button.dataset.experience));
     press("leave-similar", () => this.#showSimilar(null));
     press("leave-customer", () => this.#attempt(async () => {
       await this.#become(null);

@@ -1,7 +1,7 @@
 /** Lists of items: the history, and results with their reasons and buttons. */
 
 import { element, swatchOf, titleOf } from "./element.js";
-import { scoreOf } from "./notices.js";
+import { priceOf, scoreOf } from "./notices.js";
 
 /** @typedef {import("./service.js").Item} Item */
 
@@ -45,7 +45,8 @@ function because(reasons) {
   };
   const before = (reasons ?? []).filter((reason) => reason.kind === "bought_before");
   const again = before.map((reason) => (reason.bought && reason.bought > 1 ? `bought before, ${reason.bought} times` : "bought before"));
-  const parts = [...again, ...named("often_after", "often bought after"), ...named("often_with", "often bought with"), ...named("near", "because of")];
+  const trending = (reasons ?? []).filter((reason) => reason.kind === "trending").map((reason) => `more popular than usual${share(reason)}`);
+  const parts = [...again, ...named("often_after", "often bought after"), ...named("often_with", "often bought with"), ...named("near", "because of"), ...trending];
   return element("p", { className: "because" }, parts.length ? parts.join("; ") : "fits the history as a whole");
 }
 
@@ -54,7 +55,7 @@ function because(reasons) {
  * @param {import("./service.js").RecommendedItem[]} items best first
  * @param {object} options
  * @param {Set<string>} options.shared ids that the other list contains, too
- * @param {"distance" | "inner" | "count"} options.scored what the scores are
+ * @param {"distance" | "inner" | "similar" | "count"} options.scored what the scores are
  * @param {boolean} options.explained whether items of the history are given as reasons
  * @param {(category: string | null) => string} options.colourOf
  * @param {(item: Item) => void} options.add
@@ -63,6 +64,8 @@ function because(reasons) {
  * @param {(place: number) => void} [options.emphasise] a line is pointed at (-1: none)
  */
 export function fillResults(list, items, { shared, scored, explained, colourOf, add, similar, show, emphasise }) {
+  // One word for the scores of a list, also where only some are raised.
+  const raised = scored === "distance" && items.some(({ because: reasons }) => reasons?.some(({ kind }) => kind !== "near"));
   const lines = items.map((item, place) => {
     const title = titleOf(item);
     const button = (/** @type {string} */ name, /** @type {string} */ label, /** @type {(item: Item) => void} */ act, text) => {
@@ -70,17 +73,19 @@ export function fillResults(list, items, { shared, scored, explained, colourOf, 
       made.addEventListener("click", () => act(item));
       return made;
     };
-    const boosted = scored === "distance" && item.because?.some(({ kind }) => kind !== "near");
-    const score = scoreOf(item.score, boosted ? "boosted" : scored);
+    const score = scoreOf(item.score, raised ? "boosted" : scored);
+    const price = priceOf(item.price);
     const line = element(
       "li",
       { className: shared.has(item.id) ? "shared" : "", data: { id: item.id } },
+      ...(item.image ? [element("img", { className: "picture", src: item.image, alt: "", loading: "lazy" })] : []),
       element("span", { className: "place", "aria-hidden": "true" }, String(place + 1)),
       element("p", { className: "title" }, show && !item.new ? button("show", `Show ${title} on the disk`, show, title) : title),
       element(
         "p",
         { className: "facts" },
         ...(item.category ? [element("span", {}, swatchOf(colourOf(item.category)), item.category)] : []),
+        ...(price ? [element("span", { className: "price" }, price)] : []),
         element("span", { title: score.title }, score.text),
         ...(item.new ? [element("em", { className: "new", title: "The model does not contain this item yet: its first customers or similar items place it." }, "new")] : []),
         ...(shared.has(item.id) ? [element("em", {}, "in both")] : []),

@@ -10,6 +10,7 @@ const FALLBACKS = {
   basket: "No category is left out for this basket.",
   nothing_live: "No item is live, so there is nothing to recommend.",
   nothing_allowed: "None of the requested items and categories is live.",
+  nothing_by_rules: "The rules of the shop leave no item to recommend.",
   all_excluded: "All items that could be recommended are excluded or in the history.",
 };
 
@@ -25,8 +26,9 @@ export const isPopular = ({ fallback_kinds }) => fallback_kinds.includes("popula
 
 /** What scores are. */
 export const SCORES = {
-  distance: "minus the distance, nearer is better",
+  distance: "the distance, smaller is better",
   inner: "the inner product, larger is better",
+  similar: "how alike customers and directions are, up to 1, larger is better",
   boosted: "minus the distance, raised by what is often bought together, larger is better",
   count: "how often the item was chosen in the training data",
 };
@@ -36,6 +38,7 @@ const TEXTS = {
   distance: (score) => `distance ${Math.abs(score).toFixed(3)}`,
   // A minus sign that does not look like a hyphen, or break.
   inner: (score) => `score ${score.toFixed(3).replace("-", "\u2212")}`,
+  similar: (score) => `similarity ${score.toFixed(2).replace("-", "\u2212")}`,
   boosted: (score) => TEXTS.inner(score),
   count: (score) => `chosen ${score.toLocaleString("en")} ${score === 1 ? "time" : "times"}`,
 };
@@ -44,6 +47,16 @@ const TEXTS = {
 export function scoreOf(score, kind) {
   return { text: TEXTS[kind](score), title: `score: ${SCORES[kind]}` };
 }
+
+/** @param {string[]} rules the names of those that acted @param {boolean} tried whether a rule is tried */
+export function rulesOf(rules, tried) {
+  const acted = rules.length ? `${rules.length === 1 ? "Rule" : "Rules"} that acted on this list: ${rules.join(", ")}.` : "";
+  if (!tried) return acted;
+  return `Only you see this list: the rule is tried, not saved. ${acted || "It changes nothing here."}`;
+}
+
+/** @param {number | null | undefined} price */
+export const priceOf = (price) => (typeof price === "number" ? price.toLocaleString("en", { minimumFractionDigits: 2, maximumFractionDigits: 2 }) : "");
 
 /** @param {import("./service.js").Model} model */
 export function factsOf({ model, items, geometry, dimension }) {
@@ -57,5 +70,5 @@ export function factsOf({ model, items, geometry, dimension }) {
 export function placeOf(distance, near) {
   if (distance === null) return "The history is empty, so the customer has no position on the disk yet.";
   const nearby = near.length ? `, near ${near.slice(0, 2).join(" and ")}` : "";
-  return `★ The customer is ${distance.toFixed(2)} from the centre${nearby}.`;
+  return `★ On this map, the customer is ${distance < 0.5 ? "close to" : "away from"} the centre${nearby}.`;
 }

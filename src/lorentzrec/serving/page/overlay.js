@@ -10,6 +10,7 @@ import { ORIGIN, between, circleSeenFrom, point } from "./poincare.js";
  * @typedef {object} Scene
  * @property {Point | null} star the position of the customer
  * @property {Point | null} source where arcs begin: the star, or the item whose similar items are shown
+ * @property {Mark | null} [asked] the item whose similar items are shown
  * @property {Mark[]} history
  * @property {(Mark | null)[]} results best first; null for one without a place on the map
  * @property {Mark | null} hovered
@@ -54,10 +55,12 @@ export class Overlay {
     for (const place of history) this.#historyMark(place);
     const emphasised = this.#resultMarks(scene, star ?? view.middle);
     if (star) this.#star(star);
+    if (scene.asked) this.#ring(view.toScreen(scene.asked.point), 13, colours.ink, 2.5);
     if (scene.crosshair) this.#crosshair();
     if (scene.hovered) this.#ring(view.toScreen(scene.hovered.point), 9, colours.ink, 2);
     if (emphasised) this.#caption(emphasised, scene.results[scene.emphasised].label);
     else if (scene.hovered?.label) this.#caption(view.toScreen(scene.hovered.point), scene.hovered.label);
+    else if (scene.asked) this.#caption(view.toScreen(scene.asked.point), scene.asked.label);
   }
 
   /** Circles around the centre of the disk, one unit of distance apart, and rays from it. */

@@ -46,7 +46,8 @@ export class Picture {
     // A result without a position would shift the numbers of those after it, so it stays as a gap.
     const resultMarks = placed.slice(history.length, history.length + results.length).map((mark) => mark ?? null);
     const source = from ? (placed[placed.length - 1]?.point ?? null) : this.disk.scene.star;
-    this.disk.show({ history: present, results: resultMarks, source, emphasised: -1, hovered: null });
+    const asked = from ? (placed[placed.length - 1] ?? null) : null;
+    this.disk.show({ history: present, results: resultMarks, source, asked, emphasised: -1, hovered: null });
     this.disk.moveStar(star, from === null);
     this.#describe(star, map);
   }

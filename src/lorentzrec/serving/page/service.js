@@ -1,11 +1,13 @@
 /** The HTTP service, as far as the page uses it. Every failure becomes one `Problem` with one readable line. */
 
 /**
- * @typedef {{row?: number, id: string, title: string | null, category: string | null, new?: boolean}} Item row: -1 for a new item, which is not on the map
- * @typedef {"near" | "often_after" | "often_with" | "bought_before"} ReasonKind
+ * @typedef {{row?: number, id: string, title: string | null, category: string | null, new?: boolean, price?: number | null, image?: string | null}} Item row: -1 for a new item, which is not on the map
+ * @typedef {"near" | "often_after" | "often_with" | "bought_before" | "trending"} ReasonKind
  * @typedef {{item: string, title: string | null, share: number, kind: ReasonKind, bought?: number | null}} Reason
  * @typedef {Item & {score: number, because?: Reason[]}} RecommendedItem
- * @typedef {{items: RecommendedItem[], model: string, fallback: string | null, fallback_kinds: string[], degraded: string | null, milliseconds: number, arm: string}} Recommendations
+ * @typedef {{items: RecommendedItem[], model: string, fallback: string | null, fallback_kinds: string[], degraded: string | null, milliseconds: number, arm: string, rules?: string[]}} Recommendations
+ * @typedef {{name: string, select: object, boost?: number, bury?: number, exclude?: boolean, pin?: number}} Rule
+ * @typedef {{revision: number, rules: Rule[], sets: Record<string, string[]>}} Rules
  * @typedef {{history?: string[], user?: string, context?: string[], k: number, categories: string[], diversity: number, arm?: string}} Query
  * @typedef {{arm: string, share: number, model: string | null, score: "distance" | "inner" | null}} Arm
  * @typedef {{model: string, items: number, geometry: string, dimension: number, score: "distance" | "inner", recency?: number, map: object | null, categories: string[], arms: Arm[]}} Model
@@ -21,6 +23,8 @@ export class Problem extends Error {
 }
 
 const segment = encodeURIComponent;
+/** Details of recommended items. */
+const FIELDS = ["price", "image"];
 
 export class Service {
   /** @param {(version: string) => void} sawModel called with the version that each response names */
@@ -74,7 +78,32 @@ export class Service {
 
   /** @param {Query} query @param {AbortSignal} [signal] @returns {Promise<Recommendations>} */
   recommend(query, signal) {
-    return this.#post("/v1/recommend", { ...query, reasons: true }, signal);
+    return this.#post("/v1/recommend", { ...query, reasons: true, fields: FIELDS }, signal);
+  }
+
+  /** What completes a basket. @param {string[]} items @param {object} options @param {AbortSignal} [signal] @returns {Promise<Recommendations>} */
+  basket(items, options, signal) {
+    return this.#post("/v1/basket", { ...options, items, reasons: true, fields: FIELDS }, signal);
+  }
+
+  /** The rules of the shop. @returns {Promise<Rules>} */
+  rules() {
+    return this.#json("/v1/rules");
+  }
+
+  /** Replaces them for everyone, unless somebody else has changed them. @param {Rules} rules @param {string} reason */
+  setRules({ revision, rules, sets }, reason) {
+    const body = JSON.stringify({ rules, sets, reason, instead_of: revision });
+    return this.#json("/v1/rules", { method: "PUT", headers: { "Content-Type": "application/json" }, body });
+  }
+
+  /**
+   * The list that a request would have with other rules. Nothing is stored.
+   * @param {Rules} rules @param {object} request @param {string} arm @param {AbortSignal} [signal] @returns {Promise<Recommendations>}
+   */
+  async preview({ rules, sets }, request, arm, signal) {
+    const found = await this.#post("/v1/rules/preview", { rules, sets, ...request }, signal);
+    return { ...found, arm, fallback_kinds: [], degraded: null, milliseconds: 0 };
   }
 
   /**
@@ -84,6 +113,7 @@ export class Service {
   similar(id, { k, categories, diversity, arm }, signal) {
     const parameters = new URLSearchParams([["k", String(k)], ["diversity", String(diversity)], ["arm", arm]]);
     for (const name of categories) parameters.append("categories", name);
+    for (const name of FIELDS) parameters.append("fields", name);
     return this.#json(`/v1/items/${segment(id)}/similar?${parameters}`, { signal });
   }
 

@@ -3,8 +3,9 @@
 histories     partition /customer: the events of a customer as a list, in documents of about a thousand events each;
               the time of an erasure, in a partition of its own named by a salted hash; "salt" has the salt;
               "new-items" one document per new item
-catalogue     partition /place: "state" is one document, replaced by ETag, with the last activation of each arm;
-              "activations" one document for each earlier activation; "versions" one document per version;
+catalogue     partition /place: "state" is one document, replaced by ETag, with the last activation of each arm and the
+              last change of rules; "activations" one document for each earlier activation; "versions" one per version;
+              "rules" one document for each earlier change of the rules; "rules-TOKEN" the parts of its text;
               "files-TOKEN" the chunks of a version; "live-TOKEN" the live or removed items in parts; "publishers" one
               document for each process that publishes now, renewed every minute
 
@@ -23,7 +24,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import partial
 from typing import Any, TypeVar
 
@@ -35,6 +36,7 @@ from lorentzrec.serving.stores.faults import StoreFault
 from lorentzrec.serving.stores.histories import Added, Event, EventPage, StoredEvent, drop_erased, sort_batch
 from lorentzrec.serving.stores.ids import make_key, salted_key
 from lorentzrec.serving.stores.new_items import Change, NewItem, Origin, plan_changes
+from lorentzrec.serving.stores.rules import KEPT_DOCUMENTS, Next, RuleChange
 from lorentzrec.serving.stores.snapshot import CheckedPart, Erasure, Pruned, Snapshot, StoreSize
 from lorentzrec.serving.stores.store import Migrating, Store, is_behind
 from lorentzrec.serving.stores.versions import State
@@ -42,6 +44,10 @@ from lorentzrec.serving.stores.versions import State
 SEGMENT_EVENTS, SEGMENT_BYTES = 1000, 1_000_000
 """A document with this many events, or this much text, is full: the next event begins another."""
 PARALLEL_REQUESTS = 8
+RULES = "rules"
+"""The partition of the catalogue that has the changes of rules."""
+RULE_CHARACTERS = 400_000
+"""Of a document of rules in one document of Cosmos DB, which holds 2 MB."""
 NEW_ITEMS = "new-items"
 """The partition of the histories that has the new items, since these name customers."""
 NEW_STATE: Document = {
@@ -53,6 +59,7 @@ NEW_STATE: Document = {
     "items_revision": 0,
     "items_reset": 0,
     "restoring": None,
+    "rules": None,
 }
 Value = TypeVar("Value")
 Result = TypeVar("Result")
@@ -105,10 +112,15 @@ class CosmosStore(CosmosVersions, Store):
 
     def state(self) -> State:
         state = self._state()
-        return State(read_arms(state), state["live_revision"], state["items_revision"], state["items_reset"])
+        revisions = state["live_revision"], state["items_revision"], state["items_reset"]
+        return State(
+            read_arms(state), *revisions, rules_revision=0 if state["rules"] is None else state["rules"]["revision"]
+        )
 
     def _places_in_use(self) -> set[str]:
-        return {"state", f"live-{_live_token(self._state())}"}
+        state = self._state()
+        texts = [one["token"] for one in [*self._catalogue.all(RULES), state["rules"]] if one is not None]
+        return {"state", f"live-{_live_token(state)}", RULES, *(f"{RULES}-{token}" for token in texts)}
 
     # Histories
 
@@ -148,10 +160,10 @@ class CosmosStore(CosmosVersions, Store):
             segment: Document | None = segments[-1] if segments else None
             while waiting:
                 full = None
-                if segment is None or not _take_fitting(segment["events"], waiting, SEGMENT_EVENTS):
+                if segment is None or not _select_fitting(segment["events"], waiting, SEGMENT_EVENTS):
                     full, number = segment, 0 if segment is None else int(segment["id"]) + 1
                     segment = {"id": f"{number:08d}", "customer": customer, "events": []}
-                part = _take_fitting(segment["events"], waiting, SEGMENT_EVENTS)
+                part = _select_fitting(segment["events"], waiting, SEGMENT_EVENTS)
                 write = self._histories.replace if "_etag" in segment else self._histories.create
                 segment = write({**segment, "user": user, "events": segment["events"] + part})
                 if full is not None and not self._is_unchanged(full):
@@ -356,6 +368,72 @@ class CosmosStore(CosmosVersions, Store):
             found = _do_all(lambda item: self._histories.read(NEW_ITEMS, make_key(item)), items)
         return {document["item"]: document for document in found if document is not None}
 
+    # Rules: the state has the newest change, and a document each the earlier ones. Their texts are in parts.
+
+    def _rules(self, revision: int | None) -> RuleChange | None:
+        def read() -> RuleChange | None:
+            newest = self._state()["rules"]
+            found = newest
+            if newest is not None and revision not in (None, newest["revision"]):
+                found = self._catalogue.read(RULES, f"{revision:012d}")
+            if found is None or revision not in (None, found["revision"]):
+                return None
+            parts = [] if found["token"] is None else self._catalogue.all(f"{RULES}-{found['token']}")
+            if len(parts) != found["parts"]:
+                if self._state()["rules"] != newest:
+                    raise Conflict  # they were replaced after the state was read
+                return _read_change(found)
+            return replace(_read_change(found), document="".join(part["text"] for part in parts) if parts else None)
+
+        return self._retry_on_conflict(read)
+
+    def rules_log(self) -> list[RuleChange]:
+        newest = self._state()["rules"]
+        if newest is None:
+            return []
+        earlier = [one for one in self._catalogue.all(RULES) if one["revision"] < newest["revision"]]
+        return sorted(map(_read_change, [*earlier, newest]), key=lambda one: -one.revision)
+
+    def _add_rules(self, decide: Next) -> RuleChange:
+        def add() -> RuleChange:
+            state = self._state()
+            before = state["rules"]
+            change = decide(0 if before is None else int(before["revision"]))
+            entry, parts = self._write_document(change)
+            if before is not None:
+                self._catalogue.put({"id": f"{before['revision']:012d}", "place": RULES, **before})
+            try:
+                self._catalogue.replace({**state, "rules": entry})
+            except Conflict:
+                self._delete_all(parts)
+                raise
+            old = self._catalogue.read(RULES, f"{change.revision - KEPT_DOCUMENTS:012d}")
+            if old is not None and old["token"] is not None:
+                self._catalogue.replace({**old, "token": None})
+                self._delete_all(self._catalogue.all(f"{RULES}-{old['token']}", "c.id, c.place"))
+            return change
+
+        return self._retry_on_conflict(add)
+
+    def _write_document(self, change: RuleChange) -> tuple[Document, list[Document]]:
+        """The entry of a change and the parts of its document, which are written."""
+        token, parts = None, list[Document]()
+        if change.document is not None:
+            token = secrets.token_hex(8)
+            for number, start in enumerate(range(0, len(change.document), RULE_CHARACTERS)):
+                text = change.document[start : start + RULE_CHARACTERS]
+                parts.append({"id": f"{number:08d}", "place": f"{RULES}-{token}", "text": text})
+                self._catalogue.put(parts[-1])
+        entry = {name: value for name, value in asdict(change).items() if name != "document"}
+        return {**entry, "token": token, "parts": len(parts)}, parts
+
+    def _put_rules(self, log: list[RuleChange]) -> None:
+        entries = [self._write_document(change)[0] for change in log]
+        for entry in entries[:-1]:
+            self._catalogue.put({"id": f"{entry['revision']:012d}", "place": RULES, **entry})
+        newest = entries[-1] if entries else None
+        self._retry_on_conflict(lambda: self._catalogue.replace({**self._state(), "rules": newest}))
+
     # The whole store: read, measured, pruned, restored
 
     @contextmanager
@@ -368,6 +446,7 @@ class CosmosStore(CosmosVersions, Store):
             activations=self.activations(),
             live=self.live_items(),
             new_items=self.new_items(),
+            rules=[change for one in reversed(self.rules_log()) if (change := self._rules(one.revision)) is not None],
             salt=self._salt(),
             erasures=erasures,
             events=self.all_events(),
@@ -445,13 +524,17 @@ class CosmosStore(CosmosVersions, Store):
         return state
 
 
+def _read_change(entry: Document) -> RuleChange:
+    return RuleChange(entry["revision"], entry["time"], entry["reason"], entry["who"])
+
+
 def _live_token(state: Document) -> str | None:
     """Names the list of live items or, if there is none, of removed ones; None if every item is live."""
     token: str | None = state["removed"] if state["live"] is None else state["live"]
     return token
 
 
-def _take_fitting(present: Sequence[Any], waiting: Sequence[Any], limit: int) -> list[Any]:
+def _select_fitting(present: Sequence[Any], waiting: Sequence[Any], limit: int) -> list[Any]:
     """The first entries of `waiting` that fit in a document that holds those present; none if it is full."""
     part: list[Any] = []
     size = len(json.dumps(present))
@@ -466,7 +549,7 @@ def _take_fitting(present: Sequence[Any], waiting: Sequence[Any], limit: int) ->
 def _split_items(items: list[str]) -> Iterator[list[str]]:
     """The items in lists that each fit in a document."""
     while items:
-        yield (part := _take_fitting([], items, len(items)))
+        yield (part := _select_fitting([], items, len(items)))
         items = items[len(part) :]
 
 

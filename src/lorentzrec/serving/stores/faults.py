@@ -100,6 +100,11 @@ class StoreFault(Enum):
         "the details of the item are {size} bytes as JSON, and at most {limit} are kept: send shorter texts, or fewer "
         "items in `like` and fewer attributes",
     )
+    OTHER_RULES = (
+        InputError,
+        "the rules have revision {revision} by now, not {expected}: read them again, then make your change",
+    )
+    NO_RULES = InputError, "{store} does not keep rules of revision {revision}: look at lorentzrec rules log"
     TOO_LARGE = InputError, "the store cannot keep this (status {status}): make it smaller or simpler"
 
     def error(self, **fields: object) -> LorentzrecError:

@@ -2,7 +2,7 @@
 
 DIR/versions/NAME     a version; it is complete once its manifest is there, which is written last and removed first
 DIR/publishing.lock   locked by every process that publishes, so that no other process cleans up meanwhile
-DIR/store.sqlite      the log of activations, events, erasures, live items and new items
+DIR/store.sqlite      the log of activations, events, erasures, live items, new items and rules
 
 Only the owner may read the folder and the database, since they hold what customers did.
 """
@@ -28,7 +28,7 @@ from lorentzrec.serving.stores.faults import StoreFault, is_damage
 from lorentzrec.serving.stores.histories import Event, StoredEvent
 from lorentzrec.serving.stores.snapshot import CheckedPart
 from lorentzrec.serving.stores.sql_store import SqlStore
-from lorentzrec.serving.stores.sqlite_connections import BUSY_SECONDS, SqliteConnections, error_code, transaction_of
+from lorentzrec.serving.stores.sqlite_connections import BUSY_SECONDS, SqliteConnections, error_code, run_transaction
 from lorentzrec.serving.stores.store import Migrating, is_behind
 from lorentzrec.serving.stores.version_files import file_lock, read_manifest
 from lorentzrec.serving.stores.versions import VERSION_NAME, Decide, State, check_name
@@ -70,6 +70,9 @@ CREATE TABLE activations (
     rejected TEXT, arm TEXT NOT NULL, share REAL
 );
 CREATE INDEX activations_by_arm ON activations (arm, number);
+CREATE TABLE rules (
+    revision INTEGER PRIMARY KEY, time REAL NOT NULL, reason TEXT NOT NULL, who TEXT, document TEXT
+);
 """,
 )
 
@@ -103,6 +106,11 @@ class FileStore(SqlStore):
         self._connections = SqliteConnections(self._database, self._prepare)
         with self._connections.statement():  # which makes the tables of a new file
             pass
+
+    @property
+    def nearby(self) -> bool:
+        """Not while another file has the name that is not open yet: it is checked first, which may take a second."""
+        return self._connections.is_prepared
 
     @property
     def notices(self) -> list[str]:
@@ -149,48 +157,48 @@ class FileStore(SqlStore):
 
     def upload(self, folder: Path, progress: Callable[[int], None] = lambda _: None) -> None:
         manifest, content = read_manifest(folder)
-        place = self._versions / manifest.name
+        version_folder = self._versions / manifest.name
         with self._connections.transaction():  # not for its tables: so that two uploads do not make the folder at once
-            if not place.exists():
-                with atomic_directory(place):
+            if not version_folder.exists():
+                with atomic_directory(version_folder):
                     pass
         try:
             # A version that is complete already is repaired: its intact files do not change.
-            complete = (place / MARKER).is_file()
-            if complete and (place / MARKER).read_bytes() != content:
+            complete = (version_folder / MARKER).is_file()
+            if complete and (version_folder / MARKER).read_bytes() != content:
                 raise StoreFault.OTHER_CONTENT.error(name=manifest.name, store=self.url)
             for name, file in manifest.files.items():
-                if not file.is_whole(place / name):
+                if not file.is_whole(version_folder / name):
                     if not file.is_whole(folder / name):
                         raise StoreFault.FILE_CHANGED.error(file=folder / name)
                     # Never in place, since a service may have the old file open. `shutil.copyfile` would report a full
                     # disk under the name of the source.
                     with (
-                        atomic_file(place / name) as partial,
+                        atomic_file(version_folder / name) as partial,
                         (folder / name).open("rb") as source,
                         partial.open("wb") as target,
                     ):
                         shutil.copyfileobj(source, target, 2**20)
                 progress(file.bytes)
             if not complete:
-                with atomic_file(place / MARKER) as partial:
+                with atomic_file(version_folder / MARKER) as partial:
                     partial.write_bytes(content)
         except (OSError, InputError):
-            if not place.exists():
+            if not version_folder.exists():
                 raise StoreFault.VERSION_REMOVED.error(name=manifest.name, store=self.url) from None
             raise
 
     def fetch(self, name: str, cache: Path) -> Path:
-        place = self._complete(name)
-        if file := read_manifest(place)[0].find_damage(place):
+        version_folder = self._complete(name)
+        if file := read_manifest(version_folder)[0].find_damage(version_folder):
             raise StoreFault.VERSION_DAMAGED.error(name=name, store=self.url, file=file)
-        return place
+        return version_folder
 
     def fetch_file(self, name: str, file: str, folder: Path) -> Path:
-        place = self._complete(name)
-        if not read_manifest(place)[0].has_whole(place, file):
+        version_folder = self._complete(name)
+        if not read_manifest(version_folder)[0].has_whole(version_folder, file):
             raise StoreFault.VERSION_DAMAGED.error(name=name, store=self.url, file=file)
-        return place / file
+        return version_folder / file
 
     def fetch_manifest(self, name: str) -> bytes:
         return (self._complete(name) / MARKER).read_bytes()
@@ -208,13 +216,13 @@ class FileStore(SqlStore):
 
     def discard(self, name: str) -> None:
         with self._connections.transaction():
-            place = self._versions / check_name(name)
-            if not place.is_dir():
+            version_folder = self._versions / check_name(name)
+            if not version_folder.is_dir():
                 raise self._no_version(name)
             if name in [arm.version for arm in self.state().arms.values()]:
                 raise StoreFault.CURRENT_VERSION.error(name=name, store=self.url)
-            (place / MARKER).unlink(missing_ok=True)
-        shutil.rmtree(place, ignore_errors=True)
+            (version_folder / MARKER).unlink(missing_ok=True)
+        shutil.rmtree(version_folder, ignore_errors=True)
 
     def clean(self) -> int:
         with self._connections.transaction(), file_lock(self._folder / PUBLISHING, 0) as locked:
@@ -342,7 +350,7 @@ class FileStore(SqlStore):
             logger.warning("%s is open to all users of this machine: chmod 600", self._database)
 
     def _make_tables(self, connection: sqlite3.Connection) -> None:
-        with transaction_of(connection):
+        with run_transaction(connection):
             (version,) = connection.execute("PRAGMA user_version").fetchone()  # another process may have been faster
             for number, step in enumerate(SCHEMA[version:], version + 1):
                 if self._migrating is not None:

@@ -11,7 +11,7 @@ MANY = 100
 """Up to this many items are removed without doubt: what is left of a small shop may sell out in one request."""
 
 
-class Catalogue(NamedTuple):
+class KnownItems(NamedTuple):
     """What ids are compared with: the items of a version, and the new items."""
 
     version: str
@@ -20,7 +20,7 @@ class Catalogue(NamedTuple):
     """How many of some ids it contains."""
 
 
-def doubt_list(items: Sequence[str], before: LiveItems, catalogue: Catalogue | None) -> str | None:
+def doubt_list(items: Sequence[str], before: LiveItems, catalogue: KnownItems | None) -> str | None:
     """Why a list of live items is probably a mistake; None if it seems right.
 
     It is compared with the list that it replaces. A first list may be of any length, since it is normal that most items
@@ -43,7 +43,7 @@ def doubt_list(items: Sequence[str], before: LiveItems, catalogue: Catalogue | N
 
 
 def doubt_change(
-    add: Sequence[str], remove: Sequence[str], before: LiveItems, catalogue: Catalogue | None
+    add: Sequence[str], remove: Sequence[str], before: LiveItems, catalogue: KnownItems | None
 ) -> str | None:
     """Why a change of single items is probably a mistake: it removes many, and more than half; None if it seems right.
 

@@ -31,6 +31,9 @@ MIGRATIONS: tuple[LiteralString, ...] = (
         arm text COLLATE "C" NOT NULL, share double precision
     );
     CREATE INDEX activations_by_arm ON lorentzrec.activations (arm, number);
+    CREATE TABLE lorentzrec.rules (
+        revision bigint PRIMARY KEY, time double precision NOT NULL, reason text NOT NULL, who text, document text
+    );
     CREATE TABLE lorentzrec.state (
         only_row boolean PRIMARY KEY DEFAULT true CHECK (only_row), live_revision bigint NOT NULL DEFAULT 0,
         everything_live boolean NOT NULL DEFAULT true, items_revision bigint NOT NULL DEFAULT 0,

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from lorentzrec.serving.stores.catalogue import LiveItems
     from lorentzrec.serving.stores.histories import EventPage
     from lorentzrec.serving.stores.new_items import NewItem
+    from lorentzrec.serving.stores.rules import RuleChange
 
 
 Erasure = tuple[str, float]
@@ -28,6 +29,8 @@ class Snapshot:
     activations: list[Activation]
     live: LiveItems
     new_items: list[NewItem]
+    rules: list[RuleChange]
+    """Oldest first."""
     salt: str | None
     """What the keys of erased customers are salted with; None if none was ever needed."""
     erasures: list[Erasure]

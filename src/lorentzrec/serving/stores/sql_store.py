@@ -1,4 +1,4 @@
-"""The log of activations, histories and the catalogue in SQL, for SQLite and PostgreSQL; and all of it as a whole.
+"""The log of activations, histories, catalogue and rules in SQL, for SQLite and PostgreSQL; and all of it as a whole.
 
 What differs is a `Dialect`.
 """
@@ -24,6 +24,7 @@ from lorentzrec.serving.stores.new_items import (
     Origin,
     plan_changes,
 )
+from lorentzrec.serving.stores.rules import KEPT_DOCUMENTS, Next, RuleChange
 from lorentzrec.serving.stores.snapshot import Erasure, Pruned, Snapshot, StoreSize
 from lorentzrec.serving.stores.store import Store
 from lorentzrec.serving.stores.versions import State
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
     from lorentzrec.serving.stores.postgres_connections import PostgresConnections
     from lorentzrec.serving.stores.sqlite_connections import SqliteConnections
 
+RULES = "revision, time, reason, who"
+"""The columns of a change of rules, in the order of `RuleChange`; the document is the last one."""
 PAGE_EVENTS = 50_000
 """Events that `all_events` reads at a time: in a file store, a reader delays the removal of erased bytes."""
 ENTRY = "version, time, reason, rejected, arm, share"
@@ -104,8 +107,11 @@ class SqlStore(Store, Protocol):
         sql = self.dialect
         last = f"SELECT max(number) FROM {sql.schema}.activations GROUP BY arm"
         log = f"{sql.schema}.state LEFT JOIN {sql.schema}.activations ON number IN ({last})"
-        rows = read(f"SELECT live_revision, items_revision, items_reset, {ENTRY} FROM {log}")
-        return State(find_arms(Activation(*row[3:]) for row in rows if row[3] is not None), *rows[0][:3])
+        newest = f"(SELECT coalesce(max(revision), 0) FROM {sql.schema}.rules)"
+        rows = read(f"SELECT live_revision, items_revision, items_reset, {newest}, {ENTRY} FROM {log}")
+        live, items, reset, rules = rows[0][:4]
+        arms = find_arms(Activation(*row[4:]) for row in rows if row[4] is not None)
+        return State(arms, live, items, reset, rules_revision=rules)
 
     def _record(self, cursor: Any, entry: Activation) -> None:
         values = ", ".join([self.dialect.parameter] * 6)
@@ -283,6 +289,44 @@ class SqlStore(Store, Protocol):
             cursor.execute(f"UPDATE {state} SET items_revision = {revision}{reset}")
         return len(changes), left_out
 
+    # Rules: a row for each revision, of which the newest have their document.
+
+    def _rules(self, revision: int | None) -> RuleChange | None:
+        sql = self.dialect
+        which = f"revision = (SELECT max(revision) FROM {sql.schema}.rules)"
+        values: tuple[int, ...] = ()
+        if revision is not None:
+            which, values = f"revision = {sql.parameter}", (revision,)
+        rows = self._rows(f"SELECT {RULES}, document FROM {sql.schema}.rules WHERE {which}", *values)
+        return RuleChange(*rows[0]) if rows else None
+
+    def rules_log(self) -> list[RuleChange]:
+        query = f"SELECT {RULES} FROM {self.dialect.schema}.rules ORDER BY revision DESC"
+        return [RuleChange(*row) for row in self._rows(query)]
+
+    def _add_rules(self, decide: Next) -> RuleChange:
+        sql = self.dialect
+        with self._connections.transaction(LONG_SECONDS) as cursor:
+            # First, since it is also the lock.
+            cursor.execute(f"SELECT live_revision FROM {sql.schema}.state{sql.lock}").fetchall()
+            newest = f"SELECT coalesce(max(revision), 0) FROM {sql.schema}.rules"
+            change = decide(int(cursor.execute(newest).fetchall()[0][0]))
+            self._insert_rules(cursor, change)
+            remove = f"UPDATE {sql.schema}.rules SET document = NULL WHERE revision <= {sql.parameter}"
+            cursor.execute(remove, (change.revision - KEPT_DOCUMENTS,))
+        return change
+
+    def _insert_rules(self, cursor: Any, change: RuleChange) -> None:
+        values = ", ".join([self.dialect.parameter] * 5)
+        row = (change.revision, change.time, change.reason, change.who, change.document)
+        cursor.execute(f"INSERT INTO {self.dialect.schema}.rules ({RULES}, document) VALUES ({values})", row)
+
+    def _put_rules(self, log: list[RuleChange]) -> None:
+        with self._connections.transaction(LONG_SECONDS) as cursor:
+            cursor.execute(f"DELETE FROM {self.dialect.schema}.rules")
+            for change in log:
+                self._insert_rules(cursor, change)
+
     # The whole store: read at one moment, measured, pruned, restored
 
     def _reading(self) -> AbstractContextManager[Any]:
@@ -303,6 +347,9 @@ class SqlStore(Store, Protocol):
             yield Snapshot(
                 activations=self._read_log(read),
                 live=self._read_live(read),
+                rules=[
+                    RuleChange(*row) for row in read(f"SELECT {RULES}, document FROM {schema}.rules ORDER BY revision")
+                ],
                 new_items=[NewItem.from_json(*row) for row in read(f"SELECT item, content FROM {schema}.new_items")],
                 salt=self._salt(cursor),
                 erasures=[(str(key).replace("-", ""), moment) for key, moment in erasures],  # PostgreSQL returns UUIDs

@@ -75,6 +75,15 @@ class SqliteConnections:
             found.append(f"the store was replaced by another one, which is in use since {moment}")
         return found
 
+    @property
+    def is_prepared(self) -> bool:
+        """Whether the file that has the name now was opened before, so that another connection takes little time."""
+        try:
+            found = os.stat(self._name)  # noqa: PTH116, as in `_identify`, most of which is not needed
+        except OSError:  # which the next use explains
+            return False
+        return self._prepared is not None and self._prepared.identity == (found.st_dev, found.st_ino)
+
     @contextmanager
     def statement(self) -> Iterator[_Connection]:
         """The connection of this thread, for reading. SQLite's errors become `StoreFault` errors."""
@@ -113,7 +122,7 @@ class SqliteConnections:
         """
         with self._writing, self.statement() as connection:
             self._check(connection)
-            with transaction_of(connection):
+            with run_transaction(connection):
                 yield connection
             self._check(connection)
 
@@ -266,7 +275,7 @@ def error_code(error: sqlite3.Error) -> int | None:
 
 
 @contextmanager
-def transaction_of(connection: sqlite3.Connection) -> Iterator[None]:
+def run_transaction(connection: sqlite3.Connection) -> Iterator[None]:
     connection.execute("BEGIN IMMEDIATE")
     with connection:  # commits, or rolls back
         yield

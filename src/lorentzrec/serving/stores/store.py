@@ -1,4 +1,4 @@
-"""A store: versions, histories and a catalogue, and all of them as a whole.
+"""A store: versions, histories, a catalogue and rules, and all of them as a whole.
 
 Everything is durable when a call returns, and one store object may be used by any number of threads. Each process opens
 its own.
@@ -14,6 +14,7 @@ from lorentzrec.serving.stores.activations import Activation
 from lorentzrec.serving.stores.catalogue import Catalogue
 from lorentzrec.serving.stores.faults import StoreFault
 from lorentzrec.serving.stores.histories import Histories
+from lorentzrec.serving.stores.rules import Rules
 from lorentzrec.serving.stores.snapshot import CheckedPart, Erasure, Snapshot, StoreSize
 from lorentzrec.serving.stores.versions import Versions
 
@@ -23,8 +24,13 @@ Migrating = Callable[[int, int], None]
 """Called before each step of a migration, with its number and the number of the last one."""
 
 
-class Store(Versions, Histories, Catalogue, Protocol):
+class Store(Versions, Histories, Catalogue, Rules, Protocol):
     """What every store is; `tests/serving/stores/test_upkeep_contract.py` checks what is added here."""
+
+    @property
+    def nearby(self) -> bool:
+        """Whether reading a history takes less time than handing the call over to a thread."""
+        return False
 
     @property
     def notices(self) -> Sequence[str]:

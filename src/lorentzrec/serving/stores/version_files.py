@@ -114,20 +114,20 @@ class ChunkedVersions(Protocol):
         Workers that start together wait for the one that downloads.
         """
         version, content = self._find_version(name)
-        place, lock = cache / name, cache / f".{name}.lock"
+        path, lock = cache / name, cache / f".{name}.lock"
         cache.mkdir(parents=True, exist_ok=True)
         with file_lock(lock, _DOWNLOAD_SECONDS) as locked:
             if not locked:
                 raise StoreFault.LOCKED.error(store=lock, holder="download")
-            if not _is_whole(place, content):
-                shutil.rmtree(place, ignore_errors=True)
-                with atomic_directory(place) as folder:
+            if not _is_whole(path, content):
+                shutil.rmtree(path, ignore_errors=True)
+                with atomic_directory(path) as folder:
                     (folder / MARKER).write_bytes(content)
                     for file, recorded in read_manifest(folder)[0].files.items():
                         self._download(version, folder / file, recorded.bytes)
                         if not recorded.is_whole(folder / file):
                             raise StoreFault.VERSION_DAMAGED.error(name=name, store=self.url, file=file)
-        return place
+        return path
 
     def fetch_file(self, name: str, file: str, folder: Path) -> Path:
         version, content = self._find_version(name)

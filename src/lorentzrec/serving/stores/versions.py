@@ -46,6 +46,8 @@ class State:
     """Grows whenever new items change."""
     items_reset: int = 0
     """The `items_revision` of the last removal of a new item."""
+    rules_revision: int = 0
+    """The revision of the current rules; 0 before the first ones."""
     warnings: Mapping[str, str] = field(default_factory=dict)
     """What is wrong with the current version of an arm, by the name of the arm. It is public: no paths, no hosts."""
 

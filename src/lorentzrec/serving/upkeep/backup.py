@@ -1,7 +1,7 @@
 """Backups: a folder that has everything a store holds, in a form that belongs to no kind of store.
 
     manifest.json          when it was made, what is in it, and size and checksum of every other file; written last
-    state.json             the log of activations, live items, new items, erasures with their salt
+    state.json             the log of activations, live items, new items, rules, erasures with their salt
     events-00000.parquet   user, id, item, time, weight; as many files as are needed
     versions/NAME/         each version that was ever live, as it was published
 
@@ -35,6 +35,7 @@ from lorentzrec.serving.stores.catalogue import Catalogue, LiveItems
 from lorentzrec.serving.stores.faults import StoreFault
 from lorentzrec.serving.stores.histories import Event, EventPage, Histories
 from lorentzrec.serving.stores.new_items import NewItem
+from lorentzrec.serving.stores.rules import RuleChange
 from lorentzrec.serving.stores.store import Progress, Store
 from lorentzrec.serving.stores.version_files import ListedFile, read_manifest
 from lorentzrec.serving.stores.versions import Versions
@@ -148,11 +149,12 @@ def _write_snapshot(snapshot: Snapshot, folder: Path, progress: Progress) -> dic
     for number, frame in enumerate(_gather(snapshot.events)):
         frame.write_parquet(folder / EVENTS.format(number))
         events += len(frame)
-    progress("copying live items, new items and erasures", 0.0)
+    progress("copying live items, new items, rules and erasures", 0.0)
     state = {
         "activations": [asdict(entry) for entry in snapshot.activations],
         "live": asdict(snapshot.live),
         "new_items": {item.id: item.to_json() for item in snapshot.new_items},
+        "rules": [asdict(change) for change in snapshot.rules],
         "salt": snapshot.salt,
         "erasures": snapshot.erasures,
     }
@@ -227,12 +229,13 @@ def restore_backup(folder: Path, url: str, progress: Progress = lambda *_: None)
                 report(f"restoring version {name}", 0.0)
                 store.upload(folder / VERSIONS / name)
             _restore_events(store, folder, manifest, report)
-            report("restoring live items and new items", 0.0)
+            report("restoring live items, new items and rules", 0.0)
             live = LiveItems(**state["live"])
             store.set_live_items(live.items)
             if live.items is None:
                 store.change_live_items(remove=live.removed)
             _restore_new_items(store, [NewItem.from_json(*item) for item in state["new_items"].items()])
+            store._put_rules([RuleChange(**change) for change in state["rules"]])
             report("restoring erasures and the log", 0.0)
             log = _choose_log([Activation(**entry) for entry in state["activations"]], manifest["versions"])
             store.end_restore(seal, state["salt"], [(key, moment) for key, moment in state["erasures"]], log)
@@ -247,6 +250,7 @@ def _refuse_content(store: Store) -> None:
         "events": next(store.all_events(), None),
         "live items": store.live_items() != LiveItems(),
         "new items": store.new_items(),
+        "rules": store.rules(),
     }
     with store.snapshot() as snapshot:
         found["erasures"] = snapshot.erasures

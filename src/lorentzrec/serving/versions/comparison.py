@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from lorentzrec.data.arrays import gather_groups, offsets_of
+from lorentzrec.data.arrays import gather_groups, make_offsets
 from lorentzrec.data.interactions import Interactions
 from lorentzrec.data.vocabulary import UNKNOWN, Vocabulary
 from lorentzrec.points.points import History
@@ -54,7 +54,7 @@ class VersionRecommender:
         if informed.any():
             queries[informed] = points.queries(*histories.histories_of(user_rows[informed]).for_queries)
         scores = Ranker(points).score_all(queries, *given.for_boosts)
-        scores[~informed] = np.unique(self.item_counts, return_inverse=True)[1]
+        scores[~informed] = np.unique(points.popularity, return_inverse=True)[1]
         return scores
 
 
@@ -90,7 +90,7 @@ def measure_overlap(first: Version, second: Version, histories: Interactions, k:
     owners, events = owners[kept], events[kept]
     weights = None if histories.weights is None else histories.weights[events]
     ages = None if histories.order_ages is None else histories.order_ages[events]
-    offsets = offsets_of(np.bincount(owners, minlength=len(customers)))
+    offsets = make_offsets(np.bincount(owners, minlength=len(customers)))
     lists = []
     for version, of_items, candidates in zip((first, second), rows, allowed, strict=True):
         item_rows = of_items[histories.item_rows[events]]

@@ -33,7 +33,7 @@ from lorentzrec.serving.versions.version import Version
 
 HALF_OF_TWO_SEEDS = 0.27
 """Half the overlap@10 of two models that differ only by their seed, on the data set where it is lowest: see
-`docs/serving.md` for the measurement."""
+`docs/lab/gate.md` for the measurement."""
 DEFAULTS = ("items>=0.9*current", f"overlap@10>={HALF_OF_TWO_SEEDS}")
 QUALITY_CUSTOMERS = 5_000
 """Customers with held-out events that are evaluated, chosen at random."""

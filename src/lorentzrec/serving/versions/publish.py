@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
@@ -10,10 +11,13 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from lorentzrec.base.atomic import scratch_directory
 from lorentzrec.data.interactions import Interactions
+from lorentzrec.data.times import MICROSECONDS, parse_moment
 from lorentzrec.errors import ArtifactError, InputError, LorentzrecError, WriteError
-from lorentzrec.maps.disk_map import DiskMap, disk_map_of
+from lorentzrec.maps.disk_map import DiskMap, make_disk_map
 from lorentzrec.serving.stores.activations import MAIN, check_arm, find_standing
 from lorentzrec.serving.stores.faults import StoreFault
 from lorentzrec.serving.stores.histories import Added, Event, derive_event_id
@@ -102,7 +106,7 @@ def publish(
     check_reason(reason)
     _check_ids_of(model, histories)
     if disk_map is True:
-        disk_map = disk_map_of(model, progress=lambda share: progress("making the map", share))
+        disk_map = make_disk_map(model, progress=lambda share: progress("making the map", share))
     with scratch_directory("publish") as scratch, _in_scratch(scratch), store.publishing():
         folder = scratch / "version"
         manifest = write_version(
@@ -313,6 +317,23 @@ def add_histories(store: Store, histories: Interactions, progress: Progress = la
         done += len(batch)
         progress("adding histories", done / len(histories))
     return added
+
+
+def select_since(histories: Interactions, since: str, store: Versions, arm: str = MAIN) -> Interactions:
+    """The events from a moment on, or, with "last", those newer than what the current version was trained on: without a
+    current version, all."""
+    newer_than: float | None = None
+    if since == "last":
+        state = store.state()
+        if (current := state.find_version(arm) or state.version) is not None:
+            newer_than = json.loads(store.fetch_manifest(current)).get("newest_time")
+    else:
+        newer_than = np.nextafter(parse_moment(since, "since") / MICROSECONDS, -np.inf)
+    if newer_than is None:
+        return histories
+    if histories.times is None:
+        raise InputError("`since` needs times, and these events have none: give a dataset with times, or leave it out")
+    return histories.select(histories.times > newer_than)
 
 
 def _events(histories: Interactions) -> Iterator[Event]:

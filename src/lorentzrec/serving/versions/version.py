@@ -3,7 +3,8 @@
     points.safetensors   see `points.files`; so are the files of memory, repeats and attributes: files of the model
     items.sqlite         see `item_directory`
     items.safetensors    category_codes; map where there is one
-    index.faiss          see `index`; only where there are many items
+    columns.safetensors  the other columns of the items, see `item_columns`
+    index.safetensors    see `index`; only where there are many items
     manifest.json        its format and name, the entries of the model, and size and checksum of every other file
 
 The files of points are those of the model's own folder, byte by byte. Ids are in items.sqlite. A version contains
@@ -23,23 +24,25 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lorentzrec.base.array_files import Arrays, is_mapped, open_arrays, write_arrays
+from lorentzrec.base.array_files import Arrays, open_arrays, write_arrays
 from lorentzrec.base.atomic import atomic_directory
 from lorentzrec.base.manifest import FolderKind, describe_files, write_manifest
+from lorentzrec.data.item_columns import ItemColumns
 from lorentzrec.errors import ArtifactError, InputError, LorentzrecError
 from lorentzrec.model.artifact import MODEL_ENTRIES, describe_model
 from lorentzrec.points.files import check_points, read_points, write_points
 from lorentzrec.points.index import (
-    EXTRA,
     INDEX,
     INDEXED_ITEMS,
     Index,
     build_index,
-    is_installed,
-    open_index,
+    check_recall,
+    read_index,
     sample_queries,
+    write_index,
 )
 from lorentzrec.points.points import Points
+from lorentzrec.serving.versions.item_columns import describe_columns, open_columns, write_columns
 from lorentzrec.serving.versions.item_directory import ItemDirectory, describe_items, write_item_directory
 
 if TYPE_CHECKING:
@@ -67,6 +70,7 @@ VERSION = FolderKind(
 )
 ITEMS = "items.sqlite"
 ITEM_ARRAYS = "items.safetensors"
+COLUMNS = "columns.safetensors"
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,11 +83,11 @@ class Version:
     items: ItemDirectory
     category_codes: NDArray[np.int32]
     """The index of each item's category in `categories`; -1 for none."""
+    columns: ItemColumns
+    """What filters and rules ask for, the category included."""
     map: NDArray[np.float32] | None
     """The position of each item in the Poincaré disk."""
     index: Index | None = None
-    notes: tuple[str, ...] = ()
-    """For the operator of a service."""
 
     @property
     def name(self) -> str:
@@ -118,7 +122,7 @@ def write_version(
 ) -> dict[str, Any]:
     """Write what a service needs of `model` to `folder` atomically; returns the manifest.
 
-    items: a table with the column id and any of title, category, price and image.
+    items: a table with the column id and any of title, category, price and image; all others are for filters and rules.
     disk_map: a position in the Poincaré disk for each item.
     index: build one, if there are enough items for it to pay.
     event_weights: kind of event -> weight, as the model's data were prepared with.
@@ -134,16 +138,16 @@ def write_version(
     with atomic_directory(folder) as new:
         points = write_points(new, model.points)
         write_arrays(new / ITEM_ARRAYS, arrays)
+        write_columns(new / COLUMNS, describe_columns(model.items.series, items))
         progress("writing the item directory", 0.0)
         write_item_directory(new / ITEMS, table, categories)
         described_index: dict[str, Any] | None = None
         if index and len(model.items) >= INDEXED_ITEMS:
-            if is_installed():
-                progress("building the index", 0.0)
-                queries = sample_queries(model.points, model.histories)
-                described_index = build_index(model.points, queries, new / INDEX)
-            else:
-                notes.append(f"{len(model.items):,} items are ranked exactly, not by an index: {EXTRA}, publish again")
+            progress("building the index", 0.0)
+            made = build_index(model.points, sample_queries(model.points, model.histories))
+            made = made.tune(model.points.scorer)
+            check_recall(made)
+            described_index = write_index(new / INDEX, made)
         manifest = {
             "format": VERSION.name,
             "format_version": VERSION.version,
@@ -184,6 +188,7 @@ def open_version(folder: Path, *, copies: Path | None = None) -> Version:
 def _open_version(folder: Path, copies: Path | None) -> Version:
     manifest, read = VERSION.read(folder), partial(open_arrays, copies=copies)
     points, arrays = read_points(folder, manifest, VERSION, read), read(folder / ITEM_ARRAYS, VERSION)
+    check_points(folder, points, VERSION)
     items, count = ItemDirectory(folder / ITEMS), len(points)
     if len(items) != count:
         raise VERSION.damaged(folder / ITEMS, f"it has {len(items)} items and the manifest {count}")
@@ -194,13 +199,11 @@ def _open_version(folder: Path, copies: Path | None) -> Version:
         raise VERSION.damaged(folder / ITEM_ARRAYS, f"a category is outside of the {len(items.categories)} in {ITEMS}")
     if disk_map is not None and (disk_map.dtype, disk_map.shape) != (np.dtype(np.float32), (count, 2)):
         raise VERSION.damaged(folder / ITEM_ARRAYS, "its map has no position for each item")
+    columns = open_columns(read(folder / COLUMNS, VERSION), count, items.categories, codes)
     index: Index | None = None
-    notes: tuple[str, ...] = ()
-    if manifest["index"] is not None and is_installed():
-        index = open_index(folder / INDEX, manifest["index"], points, mapped=is_mapped(folder / INDEX))
-    elif manifest["index"] is not None:
-        notes = (f"version {manifest['name']} has an index, but items are ranked exactly without faiss: {EXTRA}",)
-    return Version(folder, manifest, points, items, codes, disk_map, index, notes)
+    if manifest["index"] is not None:
+        index = read_index(folder / INDEX, read(folder / INDEX, VERSION), manifest["index"], points, VERSION)
+    return Version(folder, manifest, points, items, codes, columns, disk_map, index)
 
 
 def drop_copies(version: Version, copies: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import time
 from collections.abc import Callable
@@ -18,6 +19,9 @@ STORE_UNAVAILABLE = "the store is unavailable; see the log of the service: try a
 """The text for clients. The reason may name internal hosts and users, so it is only logged."""
 WRITE_PAUSE_SECONDS = 1.0
 """After a failed write, others are refused for this long; then one is tried."""
+
+SLOW_SECONDS, AWAY_SECONDS = 0.05, 10.0
+"""After a call that took longer in the caller's own thread, others get threads for this long."""
 
 logger = logging.getLogger("lorentzrec.serving")
 
@@ -51,6 +55,7 @@ class GuardedStore:
         self._store: Store | None = None
         self._opening = Lock()
         self._reads, self._writes = _Threads("store", threads), _Threads("store-writes", max(1, threads // 2))
+        self._away_until = 0.0
         self._trial = Lock()
         self._next_trial = 0.0
         self.trouble: str | None = None
@@ -87,6 +92,33 @@ class GuardedStore:
             return self._call(work, limit, probe, writes)
         finally:
             self._observe("write" if writes else "poll" if probe else "read", time.perf_counter() - begun)
+
+    @property
+    def nearby(self) -> bool:
+        """Whether reads are so fast that they need neither a thread of their own nor a deadline."""
+        store = self._store
+        if store is None or self.trouble is not None or time.monotonic() < self._away_until:
+            return False
+        return store.nearby
+
+    def call_nearby(self, work: Callable[[Store], Result]) -> Result:
+        """`call` of a read, at once if the caller is an event loop and the store is `nearby`.
+
+        A thread of the caller's has no need to hurry, and a store that hangs would keep it.
+        """
+        store = self._store
+        if store is None or not (_is_event_loop() and self.nearby):
+            return self.call(work)
+        begun = time.perf_counter()
+        try:
+            return work(store)
+        except (StoreBroken, StoreUnavailable) as error:
+            raise self._failed(str(error), writes=False) from error
+        finally:
+            seconds = time.perf_counter() - begun
+            if seconds > SLOW_SECONDS:
+                self._away_until = time.monotonic() + AWAY_SECONDS
+            self._observe("read", seconds)
 
     def _call(self, work: Callable[[Store], Result], limit: float, probe: bool, writes: bool) -> Result:
         outcome = (self._writes if writes else self._reads).submit(lambda: work(self._opened()), limit)
@@ -148,6 +180,15 @@ class GuardedStore:
                 except InputError as error:
                     raise StoreBroken(str(error)) from error
             return self._store
+
+
+def _is_event_loop() -> bool:
+    """Whether this thread runs an event loop now."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
 
 
 class _Threads:

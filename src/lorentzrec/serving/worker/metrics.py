@@ -28,6 +28,7 @@ class Metrics:
         self.seconds = Histogram(
             "lorentzrec_request_seconds", "Response time.", ["route"], buckets=BUCKETS, registry=self._registry
         )
+        self._counted: dict[tuple[str, str, int], tuple[Counter, Histogram]] = {}
         self.in_flight = total("lorentzrec_requests_in_flight", "Requests under way.")
         self.fallbacks = counter("lorentzrec_fallbacks_total", "Responses that differ from the request.", ["kind"])
         self.empty = counter("lorentzrec_empty_responses_total", "Recommendations without any item.")
@@ -63,6 +64,15 @@ class Metrics:
         self.store_seconds = {name: store_seconds.labels(name) for name in ("read", "write", "poll")}
         self.store_up = least("lorentzrec_store_up", "1 if the store responds.")
         self.store_writable = least("lorentzrec_store_writable", "1 unless the last write to the store failed.")
+
+    def count_request(self, method: str, route: str, status: int, seconds: float) -> None:
+        """Count a request and its time."""
+        key = method, route, status
+        found = self._counted.get(key)
+        if found is None:  # finding the metric by its labels takes longer than counting
+            found = self._counted[key] = self.requests.labels(*key), self.seconds.labels(route)
+        found[0].inc()
+        found[1].observe(seconds)
 
     def text(self) -> bytes:
         """All metrics in the format that Prometheus reads."""

@@ -89,7 +89,8 @@ class NewItemWatcher:
             self._metrics.new_items.set(len(placed))
         self._changed = False
         placed_points = Points.concatenate([points[id] for id in placed]) if placed else None
-        return recommender.with_new_items(NewItems(items, placed_points, len(by_events)))
+        attributes = [self._items[id].attributes for id in placed]
+        return recommender.with_new_items(NewItems(items, placed_points, len(by_events), attributes))
 
     def _is_by_put(self, id: str) -> bool:
         return self._items[id].origin is Origin.PUT

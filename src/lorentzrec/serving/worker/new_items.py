@@ -13,10 +13,11 @@ from threading import Lock
 
 import numpy as np
 
-from lorentzrec.data.arrays import Groups, offsets_of
+from lorentzrec.data.arrays import Groups, make_offsets
+from lorentzrec.data.item_columns import ItemColumns
 from lorentzrec.data.vocabulary import UNKNOWN
 from lorentzrec.errors import InputError
-from lorentzrec.points.placement import Histories, Surroundings, place_new_items
+from lorentzrec.points.placement import CustomerEvents, Surroundings, place_new_items
 from lorentzrec.points.points import Points
 from lorentzrec.serving.stores.histories import StoredEvent
 from lorentzrec.serving.stores.new_items import NewItem
@@ -36,6 +37,8 @@ class NewItems:
     """Of the placed items, which may be recommended; None if no item is placed."""
     by_events: int = 0
     """How many of the placed items are by events and not by PUT: these are the last of them."""
+    attributes: Sequence[Mapping[str, str | float | None]] = ()
+    """Of the placed items; empty if they have none."""
 
     @property
     def placed_count(self) -> int:
@@ -45,6 +48,14 @@ class NewItems:
     def indices(self) -> dict[str, int]:
         """The index of each id in `items`."""
         return {item.id: index for index, item in enumerate(self.items)}
+
+    @cached_property
+    def columns(self) -> ItemColumns:
+        """What filters and rules ask for, of the placed items."""
+        placed = self.items[: self.placed_count]
+        pairs = zip(placed, self.attributes or [{}] * len(placed), strict=True)
+        described = [{**own} | {"category": item.category, "price": item.price} for item, own in pairs]
+        return ItemColumns.from_mappings(described)
 
     @cached_property
     def _words(self) -> sqlite3.Connection:
@@ -124,7 +135,7 @@ def place_in_version(
 
 def _collect_histories(
     version: Version, items: Sequence[NewItem], histories: Mapping[str, Sequence[StoredEvent]]
-) -> Histories:
+) -> CustomerEvents:
     """A history for each customer of each item: the events with items of the version, and with that item."""
     ids = sorted({event.item for events in histories.values() for event in events})
     rows = dict(zip(ids, version.items.rows(ids).tolist(), strict=True))
@@ -143,5 +154,5 @@ def _collect_histories(
             lengths.append(len(events))
     item_rows, weights, times = np.array(found).reshape(-1, 3).T
     ordered = version.manifest["config"]["history"] != "folds"
-    offsets = offsets_of(np.array(lengths, np.int64))
-    return Histories(offsets, item_rows.astype(np.int64), weights, ordered, order_marks=times)
+    offsets = make_offsets(np.array(lengths, np.int64))
+    return CustomerEvents(offsets, item_rows.astype(np.int64), weights, ordered, order_marks=times)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Literal, NamedTuple, TypeAlias
 
 from msgspec import UNSET, Meta, Struct, UnsetType
@@ -33,6 +33,25 @@ Field: TypeAlias = Literal["price", "image"]
 Explore: TypeAlias = Annotated[float, Meta(ge=0, le=1, description="The share of the places that goes to new items.")]
 
 
+class Range(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """Numbers from `min` to `max`, both included; null: without a bound."""
+
+    min: float | None = None
+    max: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.min is None and self.max is None:
+            raise ValueError("a range has `min`, `max` or both: give one of them")
+        if self.min is not None and self.max is not None and self.min > self.max:
+            raise ValueError("`min` is larger than `max`, so no item fits: exchange them")
+
+
+ConditionText: TypeAlias = Annotated[str, Meta(max_length=1_000)]
+Values: TypeAlias = Annotated[Sequence[ConditionText | float], Meta(min_length=1, max_length=1_000)]
+Condition: TypeAlias = ConditionText | float | bool | Values | Range
+"""What a column must be: a value, one of several, or in a range."""
+
+
 class ItemOptions(Struct, frozen=True, forbid_unknown_fields=True):
     """Which items may be recommended, and how. Ids that the version does not contain are counted, not refused."""
 
@@ -43,6 +62,11 @@ class ItemOptions(Struct, frozen=True, forbid_unknown_fields=True):
     """Recommend only these; all items, if it is left out or null."""
     categories: Categories = ()
     """Recommend only items of these categories; an empty list means all."""
+    where: Annotated[Mapping[str, Condition], Meta(max_length=20)] = {}
+    """Recommend only items whose columns meet all of these conditions: a value, a list of values, or a range with
+    `min`, `max` or both, such as `{"brand": ["Acme", "Bolt"], "price": {"max": 50}}`."""
+    set: Annotated[str, Meta(min_length=1, max_length=100)] | None = None
+    """Recommend only items of this named set, see `PUT /v1/rules`."""
     diversity: Diversity = 0.0
     """Has no effect on popular items, the fallback for an unknown history."""
     explore: Explore | None = None
@@ -56,10 +80,11 @@ class ItemOptions(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class RankingOptions(ItemOptions, frozen=True):
-    """The same for a history."""
+    """The same with reasons."""
 
     reasons: bool = False
-    """For each recommendation, list the items of the history that contribute most to it."""
+    """For each recommendation, list the items of the history that contribute most to it. Of a similar item, the reason
+    is the item that it is similar to."""
 
 
 class CustomerOptions(RankingOptions, frozen=True):
@@ -104,3 +129,5 @@ class RankedItems(NamedTuple):
 
     items: tuple[RecommendedItem, ...]
     fallbacks: tuple[Fallback, ...] = ()
+    rules: tuple[str, ...] = ()
+    """The names of the rules of the shop that acted."""

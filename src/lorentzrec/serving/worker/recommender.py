@@ -4,21 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from copy import copy
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 from msgspec import UNSET
 from numpy.typing import NDArray
 
+from lorentzrec.data.item_columns import ItemColumns
 from lorentzrec.data.vocabulary import UNKNOWN
 from lorentzrec.errors import InputError
 from lorentzrec.points.fallbacks import Cause, Fallback, unknown_fallbacks
-from lorentzrec.points.index import INDEXED_ITEMS
+from lorentzrec.points.index import INDEXED_ITEMS, Index
 from lorentzrec.points.points import count_order_ages
 from lorentzrec.points.ranking import LiveSet, NewPoints, Ranker
-from lorentzrec.points.recommending import RowOptions, RowQuery, recommend_rows
+from lorentzrec.points.recommending import RowOptions, RowQuery, RowResult, recommend_rows
 from lorentzrec.points.scoring import NO_ROWS
+from lorentzrec.points.similar import SimilarItems, find_similar
 from lorentzrec.points.topk import Rows
+from lorentzrec.serving.rules.compiling import CompiledRules, RulesInForce
+from lorentzrec.serving.rules.document import Route, RuleSet
 from lorentzrec.serving.stores.catalogue import SPARE_LIVE_IDS
 from lorentzrec.serving.versions.item_directory import Item
 from lorentzrec.serving.versions.version import Version
@@ -33,6 +38,13 @@ from lorentzrec.serving.worker.query import (
 )
 
 DEFAULTS = RankingOptions()
+TUNING_QUERIES = 200
+"""For the lists of live items; a query takes a few milliseconds, most of it for exact ranking."""
+NARROWED_SHARE = 2
+"""If fewer than one item in two is live, the lists of the index are those of the live items only."""
+
+QUOTA_PASSES = 100
+"""A quota that leaves too few items reads the ranking to its end, item by item: as long as many passes of NumPy."""
 
 
 class UnknownItem(InputError):  # noqa: N818 - it becomes a 404
@@ -53,12 +65,14 @@ class Recommender:
         *,
         explore: float = 0.0,
         event_item_share: float = 0.2,
+        before: Recommender | None = None,
     ) -> None:
         """Histories may contain items that are not live.
 
         live_items: the only ids that may be recommended; None for all except those in `removed`.
         explore: for queries that do not set it.
         event_item_share: the largest share of new items by events in a response; at least one if it is not 0.
+        before: another one of the same version, which may have found out how many lists of its index to scan.
         """
         self.version, self._explore, self._event_item_share = version, explore, event_item_share
         self.new_items = NewItems([])
@@ -75,19 +89,28 @@ class Recommender:
         self.live_count = len(live)
         self.listed_count = len(listed) if self._listed else 0
         """The ids in the list of live items; 0 if there is none."""
+        live_set = LiveSet(version.points, live)
         index = version.index if len(live) >= INDEXED_ITEMS else None
-        live_set = LiveSet(version.points, live, indexed=index is not None)
+        if index is not None and live_set.mask is not None and len(live) * NARROWED_SHARE < len(version.items):
+            index = index.narrow(live_set.mask, None if before is None else before.index)
         self._ranker = Ranker(version.points, index=index, live=live_set)
+        self._similar = SimilarItems(self._ranker)
         self._symmetric = version.manifest["config"]["model"] == "symmetric"
         self._code_of = {name: code for code, name in enumerate(version.categories)}
         self._codes: NDArray[np.integer[Any]] = version.category_codes
         self._base: Recommender | None = None
+        self.rules: RulesInForce | None = None
+        self.rules_revision = 0
+        """Of the rules in the store."""
+        self._ruled_items: NewItems | None = None
 
     def with_new_items(self, new: NewItems) -> Recommender:
         """The same with new items; of those that are placed, the live ones may be recommended. This is cheap."""
         base = self._base or self
         extended = copy(base)
         extended._base, extended.new_items = base, new
+        extended.rules, extended.rules_revision = self.rules, self.rules_revision
+        extended.__dict__.pop("columns", None)  # they are of other new items
         placed = new.items[: new.placed_count]
         if new.points is not None:
             names = sorted({item.category for item in placed if item.category is not None} - base._code_of.keys())
@@ -96,7 +119,39 @@ class Recommender:
             extended._codes = np.concatenate([base._codes, codes])
             live = np.array([(item.id in self._unknown) == self._listed for item in placed])
             extended._ranker = base._ranker.with_new(NewPoints(new.points, live, new.by_events))
+            extended._similar = SimilarItems(extended._ranker)
         return extended
+
+    @property
+    def index(self) -> Index | None:
+        """The index of the items that may be recommended; None if they are ranked exactly."""
+        return self._ranker.index
+
+    def tune(self) -> None:
+        """Find out how many lists of the index to scan, unless that is known. It may be in use meanwhile."""
+        index = self.index
+        if index is not None and index.recall is None:
+            index.tune(self.version.points.scorer, self._ranker.live.bitmap, limit=TUNING_QUERIES, threads=1)
+
+    def compile(self, rules: RuleSet) -> CompiledRules:
+        """Rules for the items of the version and the new items that are placed."""
+        return CompiledRules(rules, self._rows, self.columns)
+
+    def with_rules(self, rules: RulesInForce | None, revision: int = 0) -> Recommender:
+        """The same with these rules, which were compiled by it. This is cheap."""
+        ruled = copy(self)
+        ruled.rules, ruled.rules_revision, ruled._ruled_items = rules, revision, self.new_items
+        return ruled
+
+    @property
+    def rules_are_complete(self) -> bool:
+        """Whether the rules were compiled for the new items as well."""
+        return self._ruled_items is self.new_items
+
+    @cached_property
+    def columns(self) -> ItemColumns:
+        """What filters and rules ask for, of the version and the new items that are placed."""
+        return self.version.columns.append(self.new_items.columns)
 
     @property
     def recommendable_count(self) -> int:
@@ -107,6 +162,16 @@ class Recommender:
     def unknown_live_count(self) -> int:
         """The number of ids in the list of live items that are neither in the version nor new items."""
         return len(self._unknown - self.new_items.indices.keys()) if self._listed else 0
+
+    def count_scanned(self, options: ItemOptions, route: Route) -> int:
+        """How many rows filters and rules look at, about: each pass over the catalogue has one per item."""
+        passes = bool(options.categories) + (options.set is not None) + (route == "outfits")
+        for condition in options.where.values():
+            passes += 1 + (len(condition).bit_length() if isinstance(condition, list | tuple) else 0)
+        rules = None if self.rules is None else self.rules.by_route[route]
+        if rules is not None:
+            passes += (rules.only is not None) + bool(rules.pins) + (QUOTA_PASSES if rules.quotas else 0)
+        return passes * len(self.version.items)
 
     def warm_up(self) -> None:
         """Run one query of each kind: the first reads all points from disk, which no client should wait for."""
@@ -123,6 +188,7 @@ class Recommender:
         times: Sequence[float] = (),
         exclude_seen: bool | None = None,
         without: Sequence[int] = (),
+        route: Route = "recommend",
     ) -> RankedItems:
         """The best live items for a history, oldest first; the popular ones if no item of it is known.
 
@@ -131,33 +197,35 @@ class Recommender:
         times form an order. Empty: every item is an order.
         exclude_seen: do not recommend items of the history. None: leave them out, unless customers buy again.
         without: codes of categories to leave out.
+        route: what the list is for; its rules are applied.
         """
         seconds = np.array(times) if times else None
         ages = None if seconds is None else count_order_ages(seconds)
         query = RowQuery(self._rows(history), np.array(weights) if weights else None, seconds, ages)
-        chosen = self._options(options, without, exclude_seen=exclude_seen, reasons=options.reasons)
+        chosen = self._options(options, route, without, exclude_seen=exclude_seen, reasons=options.reasons)
         return self._recommend(query, chosen, options)
 
     def complete_basket(self, items: Sequence[Id], options: RankingOptions = DEFAULTS) -> RankedItems:
         """Items that complement a basket: the best ones of categories that are not in it."""
         in_basket = sorted({*self._codes[self._known(items)].tolist()} - {UNKNOWN})
-        ranked = self.recommend(items, options, without=in_basket, exclude_seen=True)
+        ranked = self.recommend(items, options, without=in_basket, exclude_seen=True, route="outfits")
         if not items or (in_basket and ranked.items):
             return ranked
         cause = Cause.BASKET_WITHOUT_CATEGORIES
         if in_basket:
-            ranked, cause = self.recommend(items, options, exclude_seen=True), Cause.BASKET_OF_ALL_CATEGORIES
+            ranked = self.recommend(items, options, exclude_seen=True, route="outfits")
+            cause = Cause.BASKET_OF_ALL_CATEGORIES
         return ranked._replace(fallbacks=(*ranked.fallbacks, Fallback(cause)))
 
-    def similar(self, item: str, options: ItemOptions = DEFAULTS) -> RankedItems:
-        """The live items nearest to an item, live or not, scored by minus the distance; never the item itself."""
+    def similar(self, item: str, options: RankingOptions = DEFAULTS) -> RankedItems:
+        """The live items most similar to an item, live or not; never the item itself."""
         rows = self._known([item])
         if not len(rows):
             raise UnknownItem(item, self.version.name)
-        query = RowQuery(rows, point=self._ranker.precise_items(rows)[0])
-        return self._recommend(query, self._options(options, by_distance=True), options)
+        chosen = self._options(options, "similar", reasons=options.reasons)
+        return self._describe(find_similar(self._similar, rows.tolist(), chosen)[0], options)
 
-    def _options(self, options: ItemOptions, without: Sequence[int] = (), **others: Any) -> RowOptions:
+    def _options(self, options: ItemOptions, route: Route, without: Sequence[int] = (), **others: Any) -> RowOptions:
         """The options in rows, with others that are no ids; `without`: codes of categories to leave out."""
         allowed, fallbacks = self._allowed(options, without)
         share, k = self._event_item_share, options.k
@@ -171,12 +239,16 @@ class Recommender:
             event_limit=max(1, int(share * k + 1e-9)) if share else 0,
             fallbacks=fallbacks,
             with_user_points=self._symmetric,
+            rules=None if self.rules is None else self.rules.by_route[route],
             **others,
         )
 
     def _recommend(self, query: RowQuery, chosen: RowOptions, options: ItemOptions) -> RankedItems:
-        """The result of a query, with the details of items that were requested."""
-        (found,) = recommend_rows(self._ranker, [query], chosen)
+        """The result of a query."""
+        return self._describe(recommend_rows(self._ranker, [query], chosen)[0], options)
+
+    def _describe(self, found: RowResult, options: ItemOptions) -> RankedItems:
+        """A result with the ids of its items, and the details that were requested."""
         because: Sequence[tuple[Reason, ...]] = [()] * len(found.rows)
         if found.reasons is not None:
             used = np.unique([part.row for reasons in found.reasons for part in reasons]).astype(np.int64)
@@ -200,7 +272,8 @@ class Recommender:
             )
             for item, score, reasons in zip(self._items(found.rows), found.scores.tolist(), because, strict=True)
         )
-        return RankedItems(items, found.fallbacks)
+        rules = self.rules.name(found.rules) if self.rules is not None else ()
+        return RankedItems(items, found.fallbacks, rules)
 
     def find_items(self, ids: Sequence[str]) -> list[Item | None]:
         """The details of items, also of new ones that are not placed; None for an unknown id."""
@@ -242,7 +315,8 @@ class Recommender:
         return known
 
     def _allowed(self, options: ItemOptions, without: Sequence[int] = ()) -> tuple[Rows | None, tuple[Fallback, ...]]:
-        """The rows that the allow-list and the categories leave, None for all, with fallbacks for unknown ones.
+        """The rows that the allow-list, the categories, the conditions and the set leave, None for all, with fallbacks
+        for unknown ones.
 
         without: codes of categories to leave out.
         """
@@ -261,4 +335,19 @@ class Recommender:
             wanted[codes[codes != UNKNOWN]] = True
             wanted[list(without)] = False
             allowed = np.flatnonzero(wanted[self._codes]) if allowed is None else allowed[wanted[self._codes[allowed]]]
+        if options.where:
+            fitting = self.columns.find(options.where, allowed)
+            allowed = np.flatnonzero(fitting) if allowed is None else allowed[fitting]
+        if options.set is not None:
+            listed = self._find_set(options.set)
+            allowed = listed if allowed is None else listed[np.isin(listed, allowed, kind="table")]
         return allowed, fallbacks
+
+    def _find_set(self, name: str) -> NDArray[np.int64]:
+        found = None if self.rules is None else self.rules.find_set(name)
+        if found is None:
+            known = ", ".join(sorted(self.rules.compiled.sets)[:20]) if self.rules is not None else ""
+            raise InputError(
+                f"there is no set {name!r} (sets: {known or 'none'}): check the name, or add it with the rules"
+            )
+        return found

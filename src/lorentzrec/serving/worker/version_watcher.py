@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import logging
+import os
 import random
 import shutil
 import time
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from threading import Event, Thread
-from typing import Any
+from threading import Event, Thread, get_native_id
+from typing import Any, NamedTuple
 
 from lorentzrec.errors import ArtifactError, InputError, LorentzrecError, StoreUnavailable
 from lorentzrec.serving.settings import ServiceSettings
@@ -22,6 +23,7 @@ from lorentzrec.serving.worker.guarded_store import STORE_UNAVAILABLE, GuardedSt
 from lorentzrec.serving.worker.metrics import Metrics
 from lorentzrec.serving.worker.new_item_watcher import NewItemWatcher
 from lorentzrec.serving.worker.recommender import Recommender
+from lorentzrec.serving.worker.rules import RuleWatcher
 
 START_SECONDS = 15.0
 """How long a start waits for the first poll of the store."""
@@ -29,10 +31,22 @@ FETCH_SECONDS = 3600.0
 """The deadline of a download. A version may be large, and its store far away."""
 RETRY_SECONDS = 30.0
 """A refused version is opened again after this long: it may have been repaired."""
+LOW_PRIORITY = 10
+"""The nice value of what can wait."""
 LEAST_PAUSE = 0.1
 """Seconds between two polls, however many changes are announced."""
 
 logger = logging.getLogger("lorentzrec.serving")
+
+
+def _tune(recommender: Recommender) -> None:
+    """Find out how many lists of the index to scan, at a low priority: requests go first."""
+    with suppress(OSError, AttributeError):  # of systems where a thread has no priority of its own
+        os.setpriority(os.PRIO_PROCESS, get_native_id(), LOW_PRIORITY)
+    try:
+        recommender.tune()
+    except Exception:
+        logger.exception("the index is used as it is, since its recall cannot be measured")
 
 
 class UnknownArm(InputError):  # noqa: N818 - it becomes a 404
@@ -44,6 +58,15 @@ class UnknownArm(InputError):  # noqa: N818 - it becomes a 404
 
 class NoVersion(LorentzrecError):  # noqa: N818 - it becomes a 503
     """There is no version to recommend from. The message gives the reason."""
+
+
+class ChosenArm(NamedTuple):
+    """The arm that answers a request."""
+
+    name: str
+    recommender: Recommender
+    unusable: str | None = None
+    """The arm that should answer, if it cannot be used."""
 
 
 @dataclass(frozen=True)
@@ -105,6 +128,7 @@ class VersionWatcher:
         """`copies`: see `open_version`."""
         self._store, self._metrics, self._settings, self._copies = store, metrics, settings, copies
         self.new_items = NewItemWatcher(store, metrics, settings)
+        self.rules = RuleWatcher(store)
         self._new_items_of_arms: dict[str, NewItemWatcher] = {}
         self._faulty_arms: set[str] = set()
         """Arms with a fault of new items that was logged."""
@@ -125,7 +149,7 @@ class VersionWatcher:
             raise NoVersion(self.explain_missing())
         return recommender
 
-    def choose(self, arm: str | None, user: str | None) -> tuple[str, Recommender]:
+    def choose(self, arm: str | None, user: str | None) -> ChosenArm:
         """The arm that answers a request, and its recommender: the arm that is named, that of a customer, or `main`.
 
         `main` answers for an arm that cannot be used.
@@ -135,13 +159,12 @@ class VersionWatcher:
             raise NoVersion(self.explain_missing())
         name = arm if arm is not None else MAIN if user is None else choose_arm(state.arms, user)
         if name == MAIN:
-            return name, state.recommender
+            return ChosenArm(name, state.recommender)
         if name not in state.arms:
             raise UnknownArm(name, state.arms)
         if (recommender := state.others.get(name)) is None:
-            self._metrics.arm_fallbacks.labels(name).inc()
-            return MAIN, state.recommender
-        return name, recommender
+            return ChosenArm(MAIN, state.recommender, name)
+        return ChosenArm(name, recommender)
 
     @property
     def version(self) -> Version | None:
@@ -162,7 +185,7 @@ class VersionWatcher:
     def warnings(self) -> list[str]:
         """What an operator should know although the service works."""
         state = self.state
-        warnings = state.warnings + self.new_items.warnings
+        warnings = state.warnings + self.new_items.warnings + self.rules.warnings
         if state.recommender is not None and (ignored := state.recommender.ignored_live_ids):
             warnings.append(f"{ignored:,} unknown ids in the list of live items are ignored: replace the list")
         return warnings
@@ -228,7 +251,7 @@ class VersionWatcher:
         self._metrics.store_writable.set(self._store.trouble is None and self._store.write_trouble is None)
 
     def refresh(self) -> None:
-        """Take the current versions, live items and new items of the store into use, if they have changed.
+        """Take the current versions, live items, new items and rules of the store into use, if they have changed.
 
         At the start `main` is last, since a worker is ready when it has a version: then it has those of the other arms,
         too. Later `main` is first, since it does not wait until a version of another arm is downloaded.
@@ -238,6 +261,7 @@ class VersionWatcher:
             if warning != self.state.store_warnings.get(arm):
                 logger.warning("%s", warning)
         self._change(target=found.version, store_warnings=found.warnings)
+        self.rules.refresh(found.rules_revision)
         steps = [self._refresh_others, self._refresh_main]
         if self.state.recommender is not None:
             steps.reverse()
@@ -251,7 +275,7 @@ class VersionWatcher:
         before, others = self.state, dict[str, Recommender]()
         for name, arm in found.arms.items():
             if name != MAIN and (recommender := self._refresh_arm(name, arm.version, found)) is not None:
-                others[name] = recommender
+                others[name] = self.rules.apply(recommender)
         self._change(arms=found.arms, others=others, others_revision=found.live_revision)
         used = {one.version.name for one in others.values()}
         for name, recommender in before.others.items():
@@ -277,7 +301,7 @@ class VersionWatcher:
             recommender = None
         loaded = None if opened is None else self._load(opened)
         if loaded is None and recommender is None and used is not None:
-            loaded = self._load(used)
+            loaded = self._load(used, self.state.others.get(name))
         recommender = loaded or recommender
         if recommender is None:
             return None
@@ -345,20 +369,21 @@ class VersionWatcher:
         before = self.state
         recommender = before.recommender
         if recommender is None or version is not before.version or found.live_revision != before.live_revision:
-            recommender = self._load(version)
+            recommender = self._load(version, recommender)
         if recommender is None:
             return False
         try:
             recommender = self.new_items.extend(recommender, found)
         finally:  # a fault of new items does not keep a version from being used
+            recommender = self.rules.apply(recommender)
             reported = version is before.version and before.damage_reported
             self._change(recommender=recommender, live_revision=found.live_revision, damage_reported=reported)
             if version is not before.version:
                 self._announce(before.version, version)
         return True
 
-    def _load(self, version: Version) -> Recommender | None:
-        """The recommender of a version, warmed up; None if the version was refused."""
+    def _load(self, version: Version, before: Recommender | None = None) -> Recommender | None:
+        """The recommender of a version, warmed up; None if the version was refused. before: the one in use."""
         live = self._store.call(lambda store: store.live_items(), seconds=FETCH_SECONDS)
         with self._refuse_if_damaged(version.name):  # its checksums are right, but its content may make no sense
             settings = self._settings
@@ -368,8 +393,11 @@ class VersionWatcher:
                 live.removed,
                 explore=settings.explore,
                 event_item_share=settings.event_item_share,
+                before=before if before is not None and before.version is version else None,
             )
             recommender.warm_up()
+            if recommender.index is not None and recommender.index.recall is None:
+                Thread(target=_tune, args=(recommender,), name="index", daemon=True).start()
             return recommender
         return None
 
@@ -414,8 +442,6 @@ class VersionWatcher:
     def _announce(self, before: Version | None, version: Version) -> None:
         """Log that a version is in use, count it, and remove the files of earlier ones."""
         logger.info("version %s is in use: %d items", version.name, len(version.items))
-        for line in version.notes:
-            logger.warning(line)
         self._metrics.swaps.inc()
         if before is not None:
             others = [recommender.version.name for recommender in self.state.others.values()]

@@ -16,6 +16,7 @@ from litestar.params import JSONBody
 from lorentzrec.errors import InputError
 from lorentzrec.serving.http.messages import (
     ArmInformation,
+    IndexInformation,
     ItemResponse,
     ItemsResponse,
     LiveItemsChange,
@@ -40,7 +41,7 @@ from lorentzrec.serving.http.problems import READING, READING_ITEM, WITH_BODY, S
 from lorentzrec.serving.http.requests import ItemInPath, StrictRequest, TheWorker, Worker, decode_id
 from lorentzrec.serving.stores.activations import MAIN
 from lorentzrec.serving.stores.catalogue import SPARE_LIVE_IDS, LiveCounts, LiveItems
-from lorentzrec.serving.stores.live_doubts import MANY, Catalogue, doubt_change, doubt_list
+from lorentzrec.serving.stores.live_doubts import MANY, KnownItems, doubt_change, doubt_list
 from lorentzrec.serving.stores.new_items import NewItem, Origin
 from lorentzrec.serving.stores.store import Store
 from lorentzrec.serving.worker.new_items import can_be_placed
@@ -48,7 +49,7 @@ from lorentzrec.serving.worker.recommender import UnknownItem
 
 NOT_MODIFIED = ResponseSpec(None, generate_examples=False, description="The version is still the one of If-None-Match.")
 LIVE_SECONDS = 8.0
-"""There may be a million live items, and a store that is sending them is not to be given up."""
+"""A store may need this long to send a million rows."""
 REMOVAL_SECONDS = 8.0
 """A part has thousands of items."""
 LIST_TOO_LONG = (
@@ -104,7 +105,7 @@ def describe_item(item: ItemInPath, data: JSONBody[NewItemRequest], worker: TheW
             409,
             "known-item",
         )
-    attributes = {name: _text_of(value) for name, value in data.attributes.items()}
+    attributes = {name: _to_text(value) for name, value in data.attributes.items()}
     known = version.points.attributes
     if attributes and known is None:
         raise InputError(
@@ -121,7 +122,7 @@ def describe_item(item: ItemInPath, data: JSONBody[NewItemRequest], worker: TheW
     return NewItemResponse(id, placed, sum(other < 0 for other in rows), unknown, version.name)
 
 
-def _text_of(value: str | float | Sequence[str]) -> str:
+def _to_text(value: str | float | Sequence[str]) -> str:
     """As in a table: 3 for 3.0."""
     if isinstance(value, float | int):
         return str(value).removesuffix(".0")
@@ -168,11 +169,11 @@ def _read_live_items(worker: Worker) -> LiveItems:
     return worker.store.call(lambda store: store.live_items(), seconds=LIVE_SECONDS)
 
 
-def _catalogue(worker: Worker) -> Catalogue | None:
+def _catalogue(worker: Worker) -> KnownItems | None:
     """What ids are compared with; None without a version."""
     if (used := worker.versions.in_use) is None:
         return None
-    return Catalogue(used.version.name, len(used.version.items) + len(used.new_items.items), used.count_known)
+    return KnownItems(used.version.name, len(used.version.items) + len(used.new_items.items), used.count_known)
 
 
 def _refuse_doubtful(doubt: str | None) -> None:
@@ -234,7 +235,7 @@ def _report_change(worker: Worker, counts: LiveCounts, ids: Sequence[str]) -> Li
 def get_model(worker: TheWorker) -> ModelInformation:
     """The version in use."""
     recommender, state = worker.versions.recommender, worker.versions.state
-    version, arms = recommender.version, []
+    version, arms, index = recommender.version, [], recommender.index
     for name, arm in state.arms.items():
         used = recommender if name == MAIN else state.others.get(name)
         described = (None, None, None) if used is None else (used.version.name, *used.version.points.space[:2])
@@ -248,7 +249,12 @@ def get_model(worker: TheWorker) -> ModelInformation:
         model=version.name,
         categories=version.categories,
         live=recommender.live_count,
+        index=None if index is None else IndexInformation(index.count, len(index.lists), index.probes, index.recall),
         new_items=recommender.new_items.placed_count,
+        rules=recommender.rules_revision,
+        sets=[] if recommender.rules is None else sorted(recommender.rules.compiled.sets),
+        text_columns=sorted(version.columns.texts),
+        number_columns=sorted(version.columns.numbers),
         arms=arms,
     )
 

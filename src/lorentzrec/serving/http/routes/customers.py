@@ -27,7 +27,7 @@ from lorentzrec.serving.stores.histories import Event, derive_event_id
 STEP_SECONDS = 1e-6
 """Between events of one request that have no time: the smallest step that seconds since 1970 distinguish."""
 EVENTS_A_SECOND = 200
-"""What the slowest store writes when every event is of another customer, so that a busy store is not given up."""
+"""The write rate of the slowest store if every event is of another customer. It decides how long the store may take."""
 ERASURE_SECONDS = 8.0
 """Files are rewritten, which waits for their readers."""
 
@@ -47,7 +47,7 @@ def _add_events(data: EventsRequest, worker: Worker) -> EventsResponse:
     weights = worker.versions.event_weights(version)
     if not weights and version is None and any(event.kind is not None for event in data.all()):
         raise NotReady("there is no version yet, whose dataset has the weights of kinds: try again, or send a weight")
-    events = [_to_event(event, now + place * STEP_SECONDS, weights) for place, event in enumerate(data.all())]
+    events = [_to_event(event, now + index * STEP_SECONDS, weights) for index, event in enumerate(data.all())]
     rows = [-1] * len(events) if version is None else version.items.rows([event.item for event in events]).tolist()
     known = sum(row >= 0 for row in rows)
     seconds = worker.store.seconds + len(events) / EVENTS_A_SECOND

@@ -19,9 +19,9 @@ from lorentzrec.serving.worker.worker_records import describe_hung, find_hung, f
 PAGE_HEADERS = {
     # Browsers check each time whether a file has changed: after an update, no page runs old scripts.
     "Cache-Control": "no-cache",
-    # Nothing from other sites: no script, style, picture or frame; and no script inside the page itself.
-    "Content-Security-Policy": "default-src 'self'; base-uri 'none'; object-src 'none'; form-action 'self'; "
-    "frame-ancestors 'none'",
+    # Nothing from other sites but pictures of items: no script, style or frame; and no script inside the page itself.
+    "Content-Security-Policy": "default-src 'self'; img-src 'self' https: http:; base-uri 'none'; object-src 'none'; "
+    "form-action 'self'; frame-ancestors 'none'",
     "Referrer-Policy": "no-referrer",
 }
 MEDIA_TYPES = {"html": "text/html", "css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}

@@ -17,9 +17,10 @@ from lorentzrec.points.fallbacks import render_fallbacks
 from lorentzrec.serving.http.messages import BasketRequest, RecommendRequest, RecommendResponse
 from lorentzrec.serving.http.problems import READING_ITEM, WITH_BODY
 from lorentzrec.serving.http.requests import ItemInPath, StrictRequest, TheWorker, UserInPath, Worker, cost, decode_id
+from lorentzrec.serving.rules.document import Route
 from lorentzrec.serving.stores.histories import StoredEvent
 from lorentzrec.serving.worker.guarded_store import STORE_UNAVAILABLE
-from lorentzrec.serving.worker.query import CustomerOptions, Id, ItemOptions, RankedItems
+from lorentzrec.serving.worker.query import CustomerOptions, Id, ItemOptions, RankedItems, RankingOptions
 from lorentzrec.serving.worker.recommender import Recommender
 
 logger = logging.getLogger("lorentzrec.serving")
@@ -32,7 +33,7 @@ async def recommend(data: JSONBody[RecommendRequest], worker: TheWorker) -> Reco
     Every history is accepted: for an unknown or empty one the popular items are returned, and `fallback` reports it.
     """
     user = None if data.user is None else str(data.user)
-    return await _run(worker, data, data.history_length, partial(_recommend, data, worker), user)
+    return await _run(worker, data, data.history_length, partial(rank_for, data, worker), user=user)
 
 
 @get("/users/{user:str}/recommendations", responses=READING_ITEM)
@@ -41,10 +42,15 @@ async def recommend_for_user(
 ) -> RecommendResponse:
     """Recommend items for a customer. An event sent a moment ago already counts."""
     sent = RecommendRequest(user=decode_id(user), **asdict(request.query))
-    return await _run(worker, sent, sent.history_length, partial(_recommend, sent, worker), str(sent.user))
+    return await _run(worker, sent, sent.history_length, partial(rank_for, sent, worker), user=str(sent.user))
 
 
-def _recommend(sent: RecommendRequest, worker: Worker, recommender: Recommender) -> tuple[RankedItems, str | None]:
+Rank = Callable[[Recommender], tuple[RankedItems, str | None]]
+"""The items that a recommender recommends, and why the history could not be read, if it could not."""
+
+
+def rank_for(sent: RecommendRequest, worker: Worker, recommender: Recommender) -> tuple[RankedItems, str | None]:
+    """The items for a request, and why the history of its customer could not be read, if it could not."""
     items: Sequence[Id] = sent.history or ()
     weights: list[float] = []
     times: list[float] = []
@@ -65,58 +71,78 @@ def _recommend(sent: RecommendRequest, worker: Worker, recommender: Recommender)
 @post("/basket", status_code=200, responses=WITH_BODY | READING_ITEM)
 async def complete_basket(data: JSONBody[BasketRequest], worker: TheWorker) -> RecommendResponse:
     """Recommend items that complement those of a basket: items of categories that are not in it."""
-    return await _run(worker, data, len(data.items), lambda one: (one.complete_basket(data.items, data), None))
+
+    def rank(recommender: Recommender) -> tuple[RankedItems, str | None]:
+        return recommender.complete_basket(data.items, data), None
+
+    return await _run(worker, data, len(data.items), rank, route="outfits")
 
 
 @get("/items/{item:str}/similar", responses=READING_ITEM)
-async def similar_items(item: ItemInPath, request: StrictRequest[ItemOptions], worker: TheWorker) -> RecommendResponse:
-    """The items nearest to an item."""
+async def similar_items(
+    item: ItemInPath, request: StrictRequest[RankingOptions], worker: TheWorker
+) -> RecommendResponse:
+    """The items most similar to an item, by what customers buy. Popular items have no advantage."""
     options = request.query
-    return await _run(worker, options, 1, lambda one: (one.similar(decode_id(item), options), None))
+
+    def rank(recommender: Recommender) -> tuple[RankedItems, str | None]:
+        return recommender.similar(decode_id(item), options), None
+
+    return await _run(worker, options, 1, rank, route="similar")
 
 
 async def _run(
     worker: Worker,
     options: ItemOptions,
     history: int,
-    rank: Callable[[Recommender], tuple[RankedItems, str | None]],
+    rank: Rank,
+    *,
+    route: Route = "recommend",
     user: str | None = None,
 ) -> RecommendResponse:
-    """Run `rank` in a thread; it returns the items, and why the history could not be read, if it could not.
+    """Respond, in a thread if ranking is costly or the store is remote.
 
     history: the number of items in the history, at most.
+    route: what the list is for.
     user: the customer, whose arm answers unless the request names one.
     """
+    at_once = user is None or worker.store.nearby
+    handle = partial(respond, worker, options, rank, user)
+    return await worker.threads.run(cost(options, history, worker.versions.in_use, route), handle, at_once=at_once)
 
-    def handle() -> RecommendResponse:
-        begun = perf_counter()
-        arm, recommender = worker.versions.choose(options.arm, user)
-        ranked, degraded = rank(recommender)
-        kinds = [fallback.kind for fallback in ranked.fallbacks]
-        for kind in kinds:
-            worker.metrics.fallbacks.labels(kind).inc()
-        worker.metrics.arms.labels(arm).inc()
-        worker.metrics.new_items_shown.inc(sum(item.new for item in ranked.items))
-        worker.health.count_response(empty=not ranked.items)
-        if degraded:
-            worker.metrics.degraded.inc()
-        return RecommendResponse(
-            items=ranked.items,
-            model=recommender.version.name,
-            arm=arm,
-            fallback=render_fallbacks(ranked.fallbacks),
-            fallback_kinds=kinds,
-            degraded=degraded,
-            milliseconds=round((perf_counter() - begun) * 1000, 3),
-        )
 
-    return await worker.threads.run(cost(options, history), handle)
+def respond(worker: Worker, options: ItemOptions, rank: Rank, user: str | None) -> RecommendResponse:
+    """Rank, count and describe. user: see `_run`."""
+    begun = perf_counter()
+    arm, recommender, unusable = worker.versions.choose(options.arm, user)
+    ranked, degraded = rank(recommender)
+    metrics, kinds = worker.metrics, [fallback.kind for fallback in ranked.fallbacks]
+    for kind in kinds:
+        metrics.fallbacks.labels(kind).inc()
+    metrics.arms.labels(arm).inc()
+    if unusable is not None:
+        metrics.arm_fallbacks.labels(unusable).inc()
+    if shown := sum(item.new for item in ranked.items):
+        metrics.new_items_shown.inc(shown)
+    worker.health.count_response(empty=not ranked.items)
+    if degraded:
+        metrics.degraded.inc()
+    return RecommendResponse(
+        items=ranked.items,
+        model=recommender.version.name,
+        arm=arm,
+        fallback=render_fallbacks(ranked.fallbacks),
+        fallback_kinds=kinds,
+        rules=ranked.rules,
+        degraded=degraded,
+        milliseconds=round((perf_counter() - begun) * 1000, 3),
+    )
 
 
 def _read_history(user: str, worker: Worker) -> tuple[list[StoredEvent], str | None]:
     """A customer's stored history, and why it could not be read."""
     try:
-        return worker.store.call(lambda store: store.history(user)), None
+        return worker.store.call_nearby(lambda store: store.history(user)), None
     except StoreUnavailable:
         return [], f"the history of the customer could not be read: {STORE_UNAVAILABLE}"
     except RecordDamaged as error:

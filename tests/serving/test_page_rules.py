@@ -1,0 +1,131 @@
+"""The page: three kinds of lists, prices and pictures, and a rule that is tried before it is saved."""
+
+# ruff: noqa: F811 - fixtures are imported, and used by their names
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import polars as pl
+import pytest
+
+from tests.serving.accessibility import needs_axe, serious_findings
+from tests.serving.page_visit import (  # noqa: F401
+    Shop,
+    Visit,
+    browser,
+    expect,
+    pytestmark,
+    shop,
+    visit,
+)
+from tests.serving.running_service import wait_until
+
+PRESSED = "#experiences [aria-pressed=true]"
+PICTURE = "https://shop.example/picture.svg"
+SVG = '<svg xmlns="http://www.w3.org/2000/svg" width="56" height="72"><rect width="56" height="72" fill="#888"/></svg>'
+
+
+@pytest.fixture
+def without_rules(shop: Shop) -> Iterator[None]:
+    yield
+    assert shop.service.http.put("/v1/rules", json={"rules": []}).status_code == 200
+
+
+def test_each_kind_of_list_has_its_button(visit: Visit) -> None:
+    visit.open()
+    expect(visit.page.locator(PRESSED)).to_have_text("For the customer")
+    personal, history = visit.results(), visit.history()
+    visit.page.get_by_role("button", name="Similar items").click()
+    visit.settled()
+    expect(visit.page.locator(PRESSED)).to_have_text("Similar items")
+    expect(visit.page.locator("#results-heading")).to_contain_text("Similar to")
+    assert history[-1] not in visit.results()
+    visit.page.get_by_role("button", name="Outfit").click()
+    expect(visit.page.locator("#results-heading")).to_have_text("Completes the history")
+    visit.settled()
+    visit.page.get_by_role("button", name="For the customer").click()
+    expect(visit.page.locator("#results-heading")).to_have_text("Recommended")
+    visit.settled()
+    assert visit.results() == personal
+    visit.page.locator("#clear").click()
+    expect(visit.page.get_by_role("button", name="Outfit")).to_be_disabled()
+
+
+def test_a_rule_is_tried_saved_and_named(visit: Visit, shop: Shop, without_rules: None) -> None:
+    visit.open()
+    before = visit.results()
+    visit.page.get_by_text("Try a rule").click()
+    visit.page.locator("#rule-action").select_option("exclude")
+    expect(visit.page.locator("#rule-strength")).to_be_hidden()
+    visit.page.locator("#rule-items").select_option(f"item {before[0]}")
+    visit.page.get_by_role("button", name="Try", exact=True).click()
+    note = visit.page.locator("#rules-note")
+    expect(note).to_contain_text("Only you see this list: the rule is tried, not saved. Rule that acted on this list: ")
+    assert visit.results()[:9] == before[1:]
+    assert shop.service.http.get("/v1/rules").json()["rules"] == []
+    visit.page.get_by_role("button", name="Stop trying").click()
+    expect(note).to_have_text("")
+    visit.settled()
+    assert visit.results() == before
+    visit.page.get_by_role("button", name="Try", exact=True).click()
+    visit.page.get_by_role("button", name="Save for everyone").click()
+    expect(visit.page.get_by_role("button", name="Save for everyone")).to_be_hidden()
+    (rule,) = shop.service.http.get("/v1/rules").json()["rules"]
+    assert (rule["exclude"], rule["select"]) == (True, {"ids": [before[0]]})
+
+
+def test_a_rule_about_a_category_moves_it_up(visit: Visit, without_rules: None) -> None:
+    visit.open()
+    visit.page.get_by_text("Try a rule").click()
+    category = visit.page.locator("#category option").nth(1).get_attribute("value")
+    visit.page.locator("#rule-items").select_option(f"category {category}")
+    visit.page.locator("#rule-factor").select_option("100")
+    visit.page.get_by_role("button", name="Try", exact=True).click()
+    expect(visit.page.locator("#rules-note")).to_contain_text(f"All of category {category}: up")
+    expect(visit.page.locator("#own-results li >> nth=0 >> .facts")).to_contain_text(str(category))
+
+
+@pytest.fixture
+def pictured(shop: Shop) -> Iterator[None]:
+    """A version whose items have prices and pictures, for a while."""
+
+    def publish(**parts: Any) -> None:
+        name = shop.publish(**parts)
+        wait_until(lambda: shop.service.http.get("/v1/model").json()["model"] == name)
+
+    ids = [one["id"] for one in shop.service.http.get("/v1/items?limit=200").json()["items"]]
+    described = {"id": ids, "title": ids, "price": [1234.5] * len(ids), "image": [PICTURE] * len(ids)}
+    publish(items=pl.DataFrame(described))
+    yield
+    publish()
+
+
+def test_prices_and_pictures_are_shown(pictured: None, visit: Visit) -> None:
+    visit.page.route(PICTURE, lambda route: route.fulfill(body=SVG, content_type="image/svg+xml"))
+    visit.open()
+    expect(visit.page.locator("#own-results .price").first).to_have_text("1,234.50")
+    picture = visit.page.locator("#own-results img").first
+    expect(picture).to_have_attribute("src", PICTURE)
+    picture.scroll_into_view_if_needed()
+    visit.page.wait_for_function("document.querySelector('#own-results img').naturalWidth === 56")
+    assert set(visit.faults) == {PICTURE}, "pictures are all that comes from elsewhere"
+    visit.page.goto("about:blank")
+    visit.faults.clear()
+
+
+@needs_axe
+@pytest.mark.parametrize("visit", [{"color_scheme": "light"}, {"color_scheme": "dark"}], indirect=True)
+def test_axe_finds_nothing_serious_while_a_rule_is_tried(visit: Visit) -> None:
+    visit.open()
+    visit.page.get_by_text("Try a rule").click()
+    visit.page.get_by_role("button", name="Try", exact=True).click()
+    expect(visit.page.locator("#rules-note")).to_contain_text("Only you see this list")
+    assert serious_findings(visit.page) == []
+
+
+def test_the_slider_has_a_name(visit: Visit) -> None:
+    visit.open()
+    slider: Any = visit.page.locator("#diversity")
+    assert slider.evaluate("input => input.labels.length") == 1

@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 SOURCE = Path(__file__).resolve().parents[1]
-PACKAGES = "python3,python3-venv,ca-certificates"
+PACKAGES = "python3,python3-venv,ca-certificates,gcc,libc6-dev"
 COMMANDS = """\
 synthesize --out /tmp/raw --customers 500 --items 100 --interactions 5000 --seed 1
 prepare /tmp/raw/events --items /tmp/raw/items.parquet --out /tmp/shop

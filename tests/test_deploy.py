@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import re
 import shutil
@@ -13,6 +14,8 @@ import pytest
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
+from lorentzrec.daily.config import read_config
+from lorentzrec.daily.state import exit_code
 from tests.serving.running_service import service_process, shop_store
 
 ROOT = Path(__file__).parents[1]
@@ -83,7 +86,15 @@ def test_the_compose_file_names_files_that_exist() -> None:
 def test_manifests_follow_the_schema_of_kubernetes() -> None:
     validate = Path(sys.executable).with_name("kubernetes-validate")
     output = run(validate, "--strict", DEPLOY / "kubernetes.yaml")
-    assert re.findall(r"passed for resource (\w+)/", output) == ["deployment", "service"]
+    assert re.findall(r"passed for resource (\w+)/", output) == [
+        "deployment",
+        "service",
+        "poddisruptionbudget",
+        "horizontalpodautoscaler",
+        "networkpolicy",
+    ]
+    output = run(validate, "--strict", DEPLOY / "daily" / "cronjob.yaml")
+    assert re.findall(r"passed for resource (\w+)/", output) == ["cronjob"]
 
 
 def test_pods_wait_for_a_version_and_have_a_port_for_probes() -> None:
@@ -113,6 +124,59 @@ def test_the_unit_is_accepted_by_systemd(tmp_path: Path) -> None:
     assert f"ExecStart={program} " in text
     unit.write_text(text.replace(program, sys.executable))
     assert "lorentzrec.service" not in run(systemd, "verify", unit)
+
+
+def test_the_daily_unit_and_its_timer_are_accepted_by_systemd(tmp_path: Path) -> None:
+    systemd = shutil.which("systemd-analyze")
+    if systemd is None:
+        pytest.skip("systemd-analyze is not installed")
+    text = (DEPLOY / "daily/lorentzrec-daily.service").read_text()
+    (tmp_path / "lorentzrec-daily.service").write_text(text.replace("/opt/lorentzrec/bin/lorentzrec", sys.executable))
+    shutil.copy(DEPLOY / "daily/lorentzrec-daily.timer", tmp_path)
+    for unit in ("lorentzrec-daily.service", "lorentzrec-daily.timer"):
+        assert "lorentzrec-daily" not in run(systemd, "verify", tmp_path / unit)
+    assert "Next elapse" in run(
+        systemd, "calendar", *re.findall(r"^OnCalendar=(.*)$", (tmp_path / unit).read_text(), re.M)
+    )
+
+
+def test_examples_of_the_daily_job_run_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for name in ("lorentzrec-daily.service", "crontab", "airflow_dag.py"):
+        assert re.search(
+            r"(lorentzrec|\$LORENTZREC) daily /var/lib/lorentzrec/daily\.toml", (DEPLOY / "daily" / name).read_text()
+        )
+    job = yaml.safe_load((DEPLOY / "daily/cronjob.yaml").read_text())["spec"]["jobTemplate"]["spec"]
+    (container,) = job["template"]["spec"]["containers"]
+    assert container["args"][0] == "daily"
+    (rule,) = job["podFailurePolicy"]["rules"]
+    assert rule["onExitCodes"]["values"] == [2, exit_code("check"), exit_code("publish")]
+    ast.parse((DEPLOY / "daily/airflow_dag.py").read_text())
+    (entry,) = re.findall(r"^[\d*].*$", (DEPLOY / "daily/crontab").read_text(), re.MULTILINE)
+    assert re.fullmatch(r"(?:[\d*/,-]+ ){5}\S.*", entry)
+    (tmp_path / "store.txt").write_text("file:/somewhere\n")
+    (tmp_path / "daily.toml").write_text((DEPLOY / "daily/daily.toml").read_text())
+    monkeypatch.chdir(tmp_path)
+    assert read_config(tmp_path / "daily.toml").store == "file:/somewhere"
+
+
+def test_each_alert_has_a_section_in_the_runbook_and_metrics_that_exist() -> None:
+    rules = yaml.safe_load((DEPLOY / "prometheus-rules.yaml").read_text())
+    alerts = [rule for group in rules["groups"] for rule in group["rules"]]
+    assert all(set(rule) <= {"alert", "expr", "for", "labels", "annotations"} for rule in alerts)
+    assert all(re.fullmatch(r"\d+[mh]", rule.get("for", "1m")) for rule in alerts)
+    assert {rule["labels"]["severity"] for rule in alerts} == {"page", "ticket"}
+    sections = re.findall(r"^## (\w+)$", (ROOT / "docs/runbook.md").read_text(), re.MULTILINE)
+    assert sections == [rule["alert"] for rule in alerts]
+    for rule in alerts:
+        assert rule["annotations"]["runbook"] == f"docs/runbook.md#{rule['alert'].lower()}"
+        assert rule["expr"].count("(") == rule["expr"].count(")")
+    source = (ROOT / "src/lorentzrec/serving/worker/metrics.py").read_text()
+    known = set(re.findall(r'"(lorentzrec_\w+)"', source)) | {"lorentzrec_request_seconds_bucket"}
+    reported = (ROOT / "src/lorentzrec/daily/report.py").read_text()
+    known |= {f"lorentzrec_daily_{name}" for name in re.findall(r'^ +\(?"(\w+)",', reported, re.MULTILINE)}
+    known |= {f"lorentzrec_daily_{name}" for name in re.findall(r'\("(\w+)", "', reported)}
+    named = {metric for rule in alerts for metric in re.findall(r"lorentzrec_\w+", rule["expr"])}
+    assert named - known == set()
 
 
 def test_extras_and_copied_files_exist() -> None:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 from tests.emulators import CosmosEmulator, MissingServer
-from tests.soak import folders, key_rotation, kills, model_rounds, slow_bodies, starts
+from tests.soak import daily_days, folders, key_rotation, kills, model_rounds, slow_bodies, starts
 from tests.soak.outcome import Outcome, table
 
 ROUNDS, MINUTES = 30, 60.0
@@ -27,6 +27,7 @@ CHECKS: dict[str, tuple[Callable[[Outcome, Iterable[int], Path], None], Callable
     "folder-moved": (folders.moved_rounds, lambda rounds: max(1, rounds // 3)),
     "folder-replaced": (folders.replaced_rounds, lambda rounds: max(1, rounds // 5)),
     "slow-bodies": (slow_bodies.slow_body_rounds, lambda rounds: 1),
+    "daily": (daily_days.daily_days, lambda rounds: 1),
     "key-rotation": (key_rotation.rotation_rounds, lambda rounds: max(1, rounds // 3)),
 }
 """Each check, and the number of its rounds by that of the kills."""

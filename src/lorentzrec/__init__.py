@@ -12,8 +12,11 @@ from lorentzrec._version import __version__
 from lorentzrec.data.readers import READERS
 
 if TYPE_CHECKING:
+    from lorentzrec import datasets as datasets
+    from lorentzrec import geometry as geometry
     from lorentzrec.data.attributes import ItemAttributes as ItemAttributes
     from lorentzrec.data.interactions import Interactions as Interactions
+    from lorentzrec.data.splitting import register_split as register_split
     from lorentzrec.errors import ArtifactError as ArtifactError
     from lorentzrec.errors import ConfigError as ConfigError
     from lorentzrec.errors import InputError as InputError
@@ -24,12 +27,14 @@ if TYPE_CHECKING:
     from lorentzrec.estimator import MidpointRecommender as MidpointRecommender
     from lorentzrec.evaluation.protocol import evaluate as evaluate
     from lorentzrec.evaluation.report import Report as Report
+    from lorentzrec.learning.own_losses import register_loss as register_loss
     from lorentzrec.learning.trainer import train as train
     from lorentzrec.learning.updating import update as update
     from lorentzrec.model.artifact import load as load
     from lorentzrec.model.config import TrainingConfig as TrainingConfig
     from lorentzrec.model.model import Model as Model
     from lorentzrec.model.recommendations import Recommendations as Recommendations
+    from lorentzrec.studies.comparison import register_system as register_system
 
 # Names are imported when first used, so that `import lorentzrec` costs no compiler and no data frame library.
 _HOME = {
@@ -49,6 +54,9 @@ _HOME = {
     "TrainingInterrupted": "errors",
     "evaluate": "evaluation.protocol",
     "load": "model.artifact",
+    "register_loss": "learning.own_losses",
+    "register_split": "data.splitting",
+    "register_system": "studies.comparison",
     "train": "learning.trainer",
     "update": "learning.updating",
 }
@@ -62,7 +70,13 @@ READERS |= {
 __all__ = ["__version__", *sorted(_HOME)]
 
 
+_MODULES = ("datasets", "geometry")
+"""Public modules, for `import lorentzrec; lorentzrec.datasets.fetch(...)`."""
+
+
 def __getattr__(name: str) -> Any:
+    if name in _MODULES:
+        return import_module(f"lorentzrec.{name}")
     if name not in _HOME:
         raise AttributeError(f"module 'lorentzrec' has no attribute {name!r}")
     value = getattr(import_module(f"lorentzrec.{_HOME[name]}"), name)

@@ -22,8 +22,6 @@ from lorentzrec.points.index import INDEX
 from lorentzrec.points.memory import build_memory
 from lorentzrec.points.points import Points
 
-pytest.importorskip("faiss", reason="faiss is not installed")
-
 ITEMS, CUSTOMERS = 3000, 500
 
 

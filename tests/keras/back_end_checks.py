@@ -305,13 +305,44 @@ def test_compile_takes_any_optimiser_and_our_losses() -> None:
     model.compile(keras.optimizers.Adam(0.01), WMRB(scale=2.0))
     losses = model.fit(small_shop(), verbose=0).history["loss"]
     assert losses[1] < losses[0]
-    with pytest.raises(ConfigError, match="give SampledSoftmax, WMRB or BPR"):
+    with pytest.raises(ConfigError, match=r"give SampledSoftmax, WMRB or BPR .* or a function of y_true and y_pred"):
         model.compile("adam", "mse")
     partly = MidpointModel(TrainingConfig(dimension=6))
     partly.compile(loss=WMRB(scale=2.0))  # the optimiser is that of the config, which the data complete
     partly.prepare(small_shop())
     assert isinstance(partly.optimizer, RiemannianAdagrad)
     assert isinstance(partly.ranking_loss, WMRB)
+
+
+def softplus_of_gaps(y_true: Any, y_pred: Any) -> Any:
+    """BPR without the mean: sum_k ln(1 + e^(s_k - s_+))."""
+    assert y_true.shape == y_pred.shape
+    return ops.sum(ops.softplus(y_pred[:, 1:] - y_pred[:, :1]), axis=-1)
+
+
+@pytest.mark.parametrize("history", ["causal", "folds"])
+def test_any_loss_of_keras_trains(history: Any) -> None:
+    """Cross-entropy of the positive among its negatives is the sampled softmax."""
+    config = TrainingConfig(dimension=6, epochs=2, negative_count=20, history=history, loss="softmax", scale=4.0)
+    losses = []
+    for loss in (SampledSoftmax(scale=4.0), keras.losses.CategoricalCrossentropy(from_logits=True)):
+        model = MidpointModel(config)
+        model.compile(loss=loss)
+        losses.append(model.fit(small_shop(), verbose=0).history["loss"])
+    np.testing.assert_allclose(losses[1], losses[0], rtol=1e-4)
+
+
+def test_a_function_is_a_loss_and_is_saved_with_the_model(tmp_path: Path) -> None:
+    model = MidpointModel(TrainingConfig(dimension=6, epochs=2, negative_count=20))
+    model.compile(loss=softplus_of_gaps)
+    losses = model.fit(small_shop(), verbose=0).history["loss"]
+    assert losses[1] < losses[0]
+    model.save(tmp_path / "model.keras")
+    again = load_model(tmp_path / "model.keras", custom_objects={"softplus_of_gaps": softplus_of_gaps})
+    assert again.ranking_loss is softplus_of_gaps
+    model.compile(loss=lambda y_true, y_pred: y_pred)
+    with pytest.raises(ConfigError, match="give one value per row"):
+        model.fit(small_shop(), verbose=0)
 
 
 def test_a_model_of_another_engine_is_trained_further_with_one_block_per_step() -> None:

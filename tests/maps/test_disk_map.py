@@ -63,12 +63,12 @@ def test_the_innermost_points_fill_the_middle_of_a_levelled_map() -> None:
     """Of 100 points on a circle 5 are the innermost: they go to (5 - rank) / 5 of the way to their even spread."""
     angles = np.linspace(0, 6, 100)
     space = np.sinh(np.linspace(1.5, 1.6, 100))[:, None] * np.stack([np.cos(angles), np.sin(angles)], axis=1)
-    places = neighbour_map._fill_centre(lift(space))
+    positions = neighbour_map._fill_centre(lift(space))
     levels = [2 * np.arctanh(0.97 * np.sqrt((rank + 0.5) / 100)) for rank in range(5)]
     expected = np.linspace(1.5, 1.6, 100)
     expected[:5] = [(rank * expected[rank] + (5 - rank) * levels[rank]) / 5 for rank in range(5)]
-    np.testing.assert_allclose(np.arccosh(places[:, 0]), expected, rtol=1e-6)
-    np.testing.assert_allclose(np.arctan2(places[:, 2], places[:, 1]) % (2 * np.pi), angles, atol=1e-6)
+    np.testing.assert_allclose(np.arccosh(positions[:, 0]), expected, rtol=1e-6)
+    np.testing.assert_allclose(np.arctan2(positions[:, 2], positions[:, 1]) % (2 * np.pi), angles, atol=1e-6)
     drawn = disk_map(groups("hyperboloid"), geometry="hyperboloid")
     assert np.sqrt(np.square(drawn.coordinates).sum(axis=1)).min() == pytest.approx(0.97 * np.sqrt(0.5 / 200), rel=1e-3)
 
@@ -79,11 +79,11 @@ def test_two_dimensions_are_drawn_as_they_are(count: int, seed: int) -> None:
     points = lift(np.random.default_rng(seed).normal(1, 1.5, (count, 2)))
     drawn = disk_map(points, geometry="hyperboloid")
     assert drawn.method == "exact"
-    places = from_poincare(drawn.coordinates.astype(np.float64))
+    positions = from_poincare(drawn.coordinates.astype(np.float64))
     np.testing.assert_allclose(
-        distance(places[:, None], places[None]), distance(points[:, None], points[None]), rtol=1e-3, atol=1e-3
+        distance(positions[:, None], positions[None]), distance(points[:, None], points[None]), rtol=1e-3, atol=1e-3
     )
-    assert einstein_midpoint(places)[0] == pytest.approx(1, abs=1e-4)
+    assert einstein_midpoint(positions)[0] == pytest.approx(1, abs=1e-4)
 
 
 def test_what_lies_beyond_the_rim_is_counted() -> None:

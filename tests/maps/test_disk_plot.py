@@ -29,9 +29,9 @@ def test_the_ending_decides_the_kind(tmp_path: Path, name: str, start: bytes) ->
 
 def test_largest_categories_have_colours_and_the_rest_is_grey(tmp_path: Path) -> None:
     """Nine categories and eight colours: the smallest one, last by name, is among the others."""
-    places = np.random.default_rng(0).uniform(-0.6, 0.6, (19, 2))
+    positions = np.random.default_rng(0).uniform(-0.6, 0.6, (19, 2))
     categories = [*(f"kind {number}" for number in range(8) for _ in range(2)), "kind 8", None, None]
-    plot_disk(places, tmp_path / "a.svg", categories=categories, customers=places[:3])
+    plot_disk(positions, tmp_path / "a.svg", categories=categories, customers=positions[:3])
     assert words(tmp_path / "a.svg") >= {"kind 0", "kind 7", "other", "customers"}
     assert "kind 8" not in words(tmp_path / "a.svg")
     colours = (tmp_path / "a.svg").read_text().lower()
@@ -68,11 +68,17 @@ def test_popular_items_are_larger_by_the_root() -> None:
 
 def test_words_do_not_overlap() -> None:
     """The second overlaps the first, the third is far away, the fourth would be one too many."""
-    places = np.array([[0.0, 0.0], [0.01, 0.01], [0.0, 0.5], [0.0, -0.5]])
+    positions = np.array([[0.0, 0.0], [0.01, 0.01], [0.0, 0.5], [0.0, -0.5]])
     long = "A title that is much too long for it"
-    chosen = choose_labels(places, [(0, "Tea"), (1, "Cup"), (2, long), (3, "Pot")], 2)
+    chosen = choose_labels(positions, [(0, "Tea"), (1, "Cup"), (2, long), (3, "Pot")], 2)
     assert list(chosen) == [0, 2]
     assert chosen[2] == "A title that is much too lo…"
+
+
+def test_no_label_crosses_the_circle() -> None:
+    """A label on the right of an item is to the left of its point, so only the one at the top has no room."""
+    places = np.array([[0.0, 0.98], [0.9, 0.0], [-0.9, 0.0]])
+    assert list(choose_labels(places, [(0, "Tea"), (1, "Cup"), (2, "Pot")], 3)) == [1, 2]
 
 
 def test_bad_requests_are_refused(tmp_path: Path) -> None:

@@ -29,9 +29,9 @@ def small_layout(count: int, sharpness: float = 3.0, levels: bool = False) -> La
     return made
 
 
-def divergence(links: FloatArray, places: FloatArray, sharpness: float) -> float:
+def divergence(links: FloatArray, positions: FloatArray, sharpness: float) -> float:
     """Kullback-Leibler, n times, without its constant: -sum p log(w / z)."""
-    kernel = 1 / (1 + sharpness * squared_lorentzian_distance(places[:, None], places[None]))
+    kernel = 1 / (1 + sharpness * squared_lorentzian_distance(positions[:, None], positions[None]))
     np.fill_diagonal(kernel, 0)
     logarithm = np.log(np.where(kernel > 0, kernel, 1) / kernel.sum())
     return -float((links * logarithm).sum())
@@ -42,15 +42,15 @@ def test_the_force_is_the_descent_of_the_divergence() -> None:
     made = small_layout(12)
     repulsion, total = made._repulsion(map)
     force = made._attraction() - repulsion * (12 / total)
-    places, links = made.places.astype(np.float64), made.links.toarray().astype(np.float64)
+    positions, links = made.positions.astype(np.float64), made.links.toarray().astype(np.float64)
     generator = np.random.default_rng(6)
     for row in range(12):
-        tangent = project_to_tangent(places[row], generator.normal(size=3))
+        tangent = project_to_tangent(positions[row], generator.normal(size=3))
         step = 1e-4
         ends = []
         for sign in (1, -1):
-            moved = places.copy()
-            moved[row] = exp_map(places[row], sign * step * tangent)
+            moved = positions.copy()
+            moved[row] = exp_map(positions[row], sign * step * tangent)
             ends.append(divergence(links, moved, made.sharpness))
         slope = (ends[0] - ends[1]) / (2 * step)
         expected = -4 * made.sharpness * float(minkowski_dot(force[row].astype(np.float64), tangent))
@@ -65,8 +65,8 @@ def test_cells_are_near_all_pairs(monkeypatch: pytest.MonkeyPatch) -> None:
     assert made._cells().shape == (5, 5, 36)
     grouped = [made._repulsion(map) for _ in range(20)]
     assert np.mean([total for _, total in grouped]) == pytest.approx(exact_total, rel=0.1)
-    forces = [project_to_tangent(made.places, force) for force, _ in grouped]
-    wanted = project_to_tangent(made.places, exact)
+    forces = [project_to_tangent(made.positions, force) for force, _ in grouped]
+    wanted = project_to_tangent(made.positions, exact)
     assert agreement(np.mean(forces, axis=0), wanted) > 0.95
     assert agreement(np.mean(forces, axis=0), wanted) > agreement(forces[0], wanted)
 
@@ -88,11 +88,11 @@ def test_cells_hold_every_point_once(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_run_keeps_size_and_centre_and_comes_nearer_to_the_levels() -> None:
     made = small_layout(80, levels=True)
     assert made.levels is not None
-    before = np.abs(np.arccosh(made.places[:, 0]) - made.levels).mean()
+    before = np.abs(np.arccosh(made.positions[:, 0]) - made.levels).mean()
     shares: list[float] = []
-    places = made.run(60, shares.append).astype(np.float64)
-    radii = np.arccosh(places[:, 0])
+    positions = made.run(60, shares.append).astype(np.float64)
+    radii = np.arccosh(positions[:, 0])
     assert shares[-1] == 1
     assert np.sqrt((radii**2).mean()) == pytest.approx(1.8, rel=1e-3)
-    assert normalise_sum(places.sum(axis=0))[0] == pytest.approx(1, abs=0.05)
+    assert normalise_sum(positions.sum(axis=0))[0] == pytest.approx(1, abs=0.05)
     assert np.abs(radii - made.levels).mean() < before / 2

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import io
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import polars as pl
 import pytest
 
+from lorentzrec.data.interactions import Interactions
 from lorentzrec.errors import ConfigError
 from lorentzrec.evaluation.baselines import ItemKNN
-from lorentzrec.evaluation.protocol import evaluate
+from lorentzrec.evaluation.protocol import Recommender, evaluate
+from lorentzrec.evaluation.shop_baselines import OwnFrequency
 from lorentzrec.model.config import TrainingConfig
-from lorentzrec.studies.comparison import Comparer, System, geometry_table, make_systems
+from lorentzrec.studies import comparison
+from lorentzrec.studies.comparison import Comparer, System, geometry_table, make_systems, register_system
 from lorentzrec.studies.parts import PartStore
 from tests.studies.small_data import small_task
 
@@ -43,6 +47,16 @@ def test_every_system_is_measured_on_the_test_and_runs_are_kept(tmp_path: Path) 
     assert again.values[:2] == curved.values
 
 
+def test_shops_compare_all_items_with_habits(tmp_path: Path) -> None:
+    measure = replace(comparer(tmp_path), candidates="all")
+    (habits,) = measure.run(make_systems(["own-frequency"]))
+    task = measure.task
+    report = evaluate(OwnFrequency(task.before_test), task.require_test(), k=5, candidates="all")
+    assert habits.value == report["ndcg@5"]
+    (tuned,) = measure.tune(make_systems(["tifu-knn"]))
+    assert tuned.settings.keys() == {"own", "between", "group_size"}
+
+
 def test_differences_are_paired_and_tested_twice(tmp_path: Path) -> None:
     measure = comparer(tmp_path)
     curved, popular, neighbours = measure.run(make_systems(["hyperboloid", "popularity", "item-knn"], CONFIGS))
@@ -69,8 +83,36 @@ def test_a_comparison_as_a_frame_and_as_tables(tmp_path: Path) -> None:
     assert line == "| --- | ---: | ---: | ---: | ---: | ---: |"
     assert first.startswith(f"| hyperboloid | {curved.value:.4f} ± ")
     assert second.startswith(f"| popularity | {popular.value:.4f} | ")
-    assert f"| {curved.value - popular.value:+.4f} |" in second
+    assert f"| {curved.value - popular.value:+.4f}" in second
     assert rf"hyperboloid & {curved.value:.4f} $\pm$ " in report.to_latex()
+
+
+def test_stars_are_for_p_values_after_the_correction(tmp_path: Path) -> None:
+    """Three differences: p = 0.016 becomes 0.048, 0.003 becomes 0.009, and 0.02 is 0.06."""
+    report = comparer(tmp_path, seeds=1).report(make_systems(["popularity", "item-knn"]))
+    (difference,) = report.differences
+    changed = [replace(difference, over_users=replace(difference.over_users, p_value=p)) for p in (0.016, 0.003, 0.02)]
+    rows = replace(report, runs=[report.runs[0], *[report.runs[1]] * 3], differences=changed).to_text().rows
+    shown = f"{difference.over_users.difference:+.4f}"
+    assert [row[3] for row in rows] == ["", f"{shown}*", f"{shown}**", shown]
+
+
+def test_a_system_of_ones_own_is_compared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(comparison, "_REGISTERED", {})
+    seen = []
+
+    @register_system("neighbours")
+    def neighbours(train: Interactions, seed: int) -> Recommender:
+        seen.append(seed)
+        return ItemKNN(train)
+
+    ours, theirs = comparer(tmp_path).run(make_systems(["neighbours", "item-knn"]))
+    assert seen == [0, 1]
+    assert ours.values == (theirs.value, theirs.value)
+    with pytest.raises(ConfigError, match="item-knn is a system of lorentzrec: give another name"):
+        register_system("item-knn")(neighbours)
+    with pytest.raises(ConfigError, match="implicit-bpr, neighbours"):
+        make_systems(["neighbour"])
 
 
 def test_grids_are_chosen_by_validation(tmp_path: Path) -> None:

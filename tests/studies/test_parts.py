@@ -71,6 +71,8 @@ def test_progress_counts_what_is_left(tmp_path: Path) -> None:
     store.run([Part(f"number {number}", {"number": number}, lambda: 0) for number in range(4)], lines.append)
     assert lines == [
         "2 of 4 parts are reused from an earlier run",
+        "part 1 of 2, number 2: begins",
         "part 1 of 2, number 2: 0.0 s",
+        "part 2 of 2, number 3: begins",
         "part 2 of 2, number 3: 0.0 s",
     ]

@@ -248,8 +248,10 @@ def test_impossible_shops_are_refused(options: dict[str, Any], message: str) -> 
 
 
 def test_a_power_law_that_does_not_fit_the_customers_is_refused() -> None:
-    with pytest.raises(ConfigError, match="most popular item needs"):
-        SyntheticShop(SyntheticConfig(customers=100, items=1_000, interactions=20_000, exponent=2.1))
+    config = SyntheticConfig(customers=2_000, items=500, interactions=60_000)
+    with pytest.raises(ConfigError, match=r"most popular item needs 2,\d+ customers; .*: give exponent=2.9 or more"):
+        SyntheticShop(config)
+    assert SyntheticShop(replace(config, exponent=2.9)).items.height == 500
 
 
 def test_a_folder_with_other_files_is_not_replaced(tmp_path: Path) -> None:

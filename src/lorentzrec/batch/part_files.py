@@ -38,7 +38,7 @@ def part_name(number: int) -> str:
     return f"part-{number:05d}.parquet"
 
 
-def key_of(*values: Any) -> str:
+def hash_key(*values: Any) -> str:
     """A short text that differs if any of the values does."""
     return hashlib.sha256(json.dumps(values, default=str).encode()).hexdigest()
 
@@ -175,7 +175,7 @@ def _flat(frame: pl.LazyFrame) -> pl.LazyFrame:
     columns: list[pl.Expr] = []
     for name, kind in frame.collect_schema().items():
         if isinstance(kind, pl.Array):
-            columns += [pl.col(name).arr.get(place).alias(f"{name}_{place}") for place in range(kind.size)]
+            columns += [pl.col(name).arr.get(index).alias(f"{name}_{index}") for index in range(kind.size)]
         else:
             columns.append(pl.col(name))
     return frame.select(columns)

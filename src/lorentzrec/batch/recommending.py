@@ -15,37 +15,38 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from lorentzrec.base.array_files import open_arrays
 from lorentzrec.base.atomic import MARKER, checksum
 from lorentzrec.base.threads import available_cores, thread_pool
 from lorentzrec.batch.candidates import best_candidates
 from lorentzrec.batch.list_search import ListSearch
-from lorentzrec.batch.part_files import PartFiles, finish_parts, key_of, unfinished_parts
-from lorentzrec.batch.store_customers import StoreCustomers, StoreReport, customers_of
-from lorentzrec.data.arrays import mask_of
+from lorentzrec.batch.part_files import PartFiles, finish_parts, hash_key, unfinished_parts
+from lorentzrec.batch.store_customers import StoreCustomers, StoreReport, list_customers
+from lorentzrec.data.arrays import make_mask
 from lorentzrec.data.vocabulary import UNKNOWN, Id
 from lorentzrec.errors import InputError
 from lorentzrec.geometry import FloatArray
 from lorentzrec.ingest.storage import read_record, write_record
 from lorentzrec.learning.kernels.compiling import announced
-from lorentzrec.model.artifact import load
+from lorentzrec.model.artifact import MODEL, load
 from lorentzrec.model.model import Model
-from lorentzrec.model.queries import check_count, rows_of
+from lorentzrec.model.queries import check_count, require_rows
 from lorentzrec.points.diversity import check_diversity, diversify, pool_size
 from lorentzrec.points.index import (
     INDEX,
     LEAST_RECALL,
     MOST_CANDIDATES,
     SAMPLED_QUERIES,
-    SHARES,
     build_index,
-    is_installed,
     mean_recall,
-    open_index,
+    read_index,
     sample_queries,
+    write_index,
 )
 from lorentzrec.points.points import read_history
+from lorentzrec.points.ranking import INDEXED_SHARE
 from lorentzrec.points.reasons import Reason, strongest_reasons
-from lorentzrec.points.scoring import GATHERED_SHARE, NO_ROWS
+from lorentzrec.points.scoring import NO_ROWS
 
 if TYPE_CHECKING:
     import polars as pl
@@ -103,26 +104,26 @@ class BatchRecommender:
         self._permitted = None
         if self._allowed is not None or len(self._never):
             every = np.arange(len(model.items)) if self._allowed is None else self._allowed
-            self._permitted = mask_of(np.setdiff1d(every, self._never), len(model.items))
+            self._permitted = make_mask(np.setdiff1d(every, self._never), len(model.items))
 
     def make_index(self, folder: Path, announce: Callable[[str], None] = lambda line: None) -> dict[str, Any]:
         """Build an index in `folder`, unless there is one, and use it; returns its description.
 
         Empty if exact ranking is as fast (few customers or items, a filter that leaves few items, or very many items
-        per customer), or if the extra `ann` is missing. `announce` is called with a line if kernels are compiled.
+        per customer). `announce` is called with a line if kernels are compiled.
         """
         model, points, items = self.model, self.model.points, len(self.model.items)
         left = items if self._permitted is None else int(np.count_nonzero(self._permitted))
         large = model.user_points is None and left * len(self.customers) >= INDEXED_SCORES
-        if not (large and left * GATHERED_SHARE >= items and self._count <= MOST_CANDIDATES // 4 and is_installed()):
+        if not (large and left * INDEXED_SHARE >= items and self._count <= MOST_CANDIDATES // 4):
             return {}
         path, record = folder / INDEX, str(folder / f"{INDEX}.json")
         found = read_record(record)
         if found is not None and path.is_file() and found.get("sha256") == checksum(path):
             self.use_index(path, found, announce)
             return found
-        queries = sample_queries(points, model.histories)
-        made = build_index(points, queries, path, wanted=LEAST_RECALL, shares=(*SHARES, 0.5, 1))
+        index = build_index(points, sample_queries(points, model.histories))
+        made = write_index(path, index.tune(points.scorer, wanted=LEAST_RECALL))
         self.use_index(path, made, announce)
         made |= {"recall": self.measure_recall(), "sha256": checksum(path)}
         write_record(record, made)
@@ -133,7 +134,8 @@ class BatchRecommender:
     ) -> None:
         """Get candidates from an index that `make_index` has built; all items are ranked if there is none."""
         if description:
-            opened = open_index(path, description, self.model.points)
+            points = self.model.points
+            opened = read_index(path, open_arrays(path, MODEL), description, points, MODEL)
             self._lists = ListSearch(opened, self.model.points, self._permitted)
             with announced(cache(announce)):  # the first search compiles: here, and not in the threads of `_search`
                 self._search_block(self.customers[:1], HISTORY_LENGTHS[1])
@@ -178,8 +180,8 @@ class BatchRecommender:
             columns["title"] = self._titles.gather(rows[kept])
         if self.options.reasons:
             blocks = [
-                self._reasons(users[places], rows[places])
-                for places in _blocks(np.arange(len(users)), CUSTOMERS_WITH_REASONS)
+                self._reasons(users[indices], rows[indices])
+                for indices in _blocks(np.arange(len(users)), CUSTOMERS_WITH_REASONS)
             ]
             columns["because"] = pl.concat(blocks) if blocks else self._reasons(users, rows)
         return pl.DataFrame(columns)
@@ -190,11 +192,11 @@ class BatchRecommender:
         """The items of each customer that differ most from one another, of those that were ranked."""
         options, shape = self.options, (len(rows), min(self.options.k, rows.shape[1]))
         chosen, values = np.full(shape, -1), np.full(shape, -np.inf, np.float32)
-        for place, (found, score) in enumerate(zip(rows, scores, strict=True)):
+        for position, (found, score) in enumerate(zip(rows, scores, strict=True)):
             count = np.count_nonzero(found >= 0)
             if count:
                 picked = diversify(self._ranker, found[:count], score[:count], options.k, options.diversity)
-                chosen[place, : len(picked)], values[place, : len(picked)] = found[picked], score[picked]
+                chosen[position, : len(picked)], values[position, : len(picked)] = found[picked], score[picked]
         return chosen, values
 
     def _reasons(self, users: NDArray[np.int64], rows: NDArray[np.int64]) -> pl.Series:
@@ -223,27 +225,24 @@ class BatchRecommender:
         rows, scores = np.full(shape, -1), np.full(shape, -np.inf, np.float32)
         if self._lists is not None:
             self._search(users, rows, scores)
-        for places in _blocks(np.flatnonzero(rows[:, 0] < 0), CUSTOMERS_PER_BLOCK):
-            for place, (best, values) in zip(places, self._ranked_exactly(users[places]), strict=True):
-                rows[place, : len(best)], scores[place, : len(best)] = best, values
+        for indices in _blocks(np.flatnonzero(rows[:, 0] < 0), CUSTOMERS_PER_BLOCK):
+            for position, (best, values) in zip(indices, self._ranked_exactly(users[indices]), strict=True):
+                rows[position, : len(best)], scores[position, : len(best)] = best, values
         return rows, scores
 
     def _search(self, users: NDArray[np.int64], rows: NDArray[np.int64], scores: NDArray[np.float32]) -> None:
         """Write what the index finds; -1 stays for customers with very long histories, or if it finds too few items."""
-        import faiss
-
         lengths = self._lengths[users]
         groups = [
-            (places, longest)
+            (indices, longest)
             for shortest, longest in pairwise(HISTORY_LENGTHS)
-            for places in _blocks(np.flatnonzero((lengths > shortest) & (lengths <= longest)), CUSTOMERS_PER_BLOCK)
+            for indices in _blocks(np.flatnonzero((lengths > shortest) & (lengths <= longest)), CUSTOMERS_PER_BLOCK)
         ]
 
         def search(group: tuple[NDArray[np.int64], int]) -> None:
-            places, longest = group
-            rows[places], scores[places] = self._search_block(users[places], longest)
+            indices, longest = group
+            rows[indices], scores[indices] = self._search_block(users[indices], longest)
 
-        faiss.omp_set_num_threads(1)  # the threads are ours
         with thread_pool(self.options.threads or available_cores()) as in_threads:
             list(in_threads(search, groups))
 
@@ -277,12 +276,12 @@ class BatchRecommender:
 
 def _known_rows(model: Model, ids: Iterable[Id], name: str) -> NDArray[np.int64]:
     """The rows of the items that the model has."""
-    rows = rows_of(model.items, ids, name)
+    rows = require_rows(model.items, ids, name)
     return np.compress(rows != UNKNOWN, rows)
 
 
-def _blocks(places: NDArray[np.int64], size: int) -> list[NDArray[np.int64]]:
-    return [places[start : start + size] for start in range(0, len(places), size)]
+def _blocks(indices: NDArray[np.int64], size: int) -> list[NDArray[np.int64]]:
+    return [indices[start : start + size] for start in range(0, len(indices), size)]
 
 
 @dataclass(frozen=True)
@@ -318,9 +317,9 @@ class BatchSource:
 
     def key(self, options: BatchOptions) -> str:
         """A key of everything that the results depend on but the histories in a store."""
-        titles = None if self.titles is None else key_of(self.titles.to_list())
+        titles = None if self.titles is None else hash_key(self.titles.to_list())
         chosen = asdict(replace(options, threads=None))
-        return key_of(self.identity, chosen, CUSTOMERS_PER_PART, titles, self.store and self.store.url)
+        return hash_key(self.identity, chosen, CUSTOMERS_PER_PART, titles, self.store and self.store.url)
 
 
 def source_of_model(path: Path, store: Store | None = None) -> BatchSource:
@@ -342,7 +341,7 @@ def recommend_to_all(
     """
     with unfinished_parts(out, source.key(options)) as parts:
         folder, store, model = Path(parts.folder), source.store, source.model
-        customers = None if store is None else customers_of(store, model, parts, announce)
+        customers = None if store is None else list_customers(store, model, parts, announce)
         batch = BatchRecommender(model if customers is None else customers.model, options, source.titles)
         description = batch.make_index(folder, announce)
         again = 0

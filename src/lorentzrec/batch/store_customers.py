@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from lorentzrec.base.counting import Count
 from lorentzrec.batch.part_files import PartFiles
-from lorentzrec.data.arrays import offsets_of
+from lorentzrec.data.arrays import make_offsets
 from lorentzrec.data.interactions import Interactions
 from lorentzrec.data.vocabulary import UNKNOWN, Id, Vocabulary
 from lorentzrec.errors import ArtifactError, InputError
@@ -75,7 +75,7 @@ class StoreCustomers:
         return [user for user, moment in store.erasures(users).items() if self.erasures.get(user) != moment]
 
 
-def customers_of(
+def list_customers(
     store: Store, model: Model, parts: PartFiles, announce: Callable[[str], None] = lambda line: None
 ) -> StoreCustomers:
     """The customers of a store, from the folder of an unfinished run if that has read them recently.
@@ -168,10 +168,10 @@ def _read_histories(store: Store, items: Vocabulary) -> _Histories:
     owner = np.repeat(customers.rows(run["value"]), run["len"].to_numpy())
     row, moment, weight = np.concatenate(rows), np.concatenate(times), np.concatenate(weights)
     # As in `Store.history`: equal times are in the order of the ids.
-    place = np.empty(len(items) + 1, np.int64)
-    place[text.series.arg_sort().to_numpy()] = np.arange(len(items))
-    place[UNKNOWN] = -1
-    order = np.lexsort((place[row], moment, owner))
+    rank = np.empty(len(items) + 1, np.int64)
+    rank[text.series.arg_sort().to_numpy()] = np.arange(len(items))
+    rank[UNKNOWN] = -1
+    order = np.lexsort((rank[row], moment, owner))
     owner, row, weight, moment = owner[order], row[order], weight[order], moment[order]
     ends = np.cumsum(np.bincount(owner, minlength=len(customers)))
     newest = np.arange(len(owner)) >= ends[owner] - USUAL_HISTORY
@@ -217,7 +217,7 @@ def _join(
     return users, Interactions(
         users,
         model.items,
-        offsets_of(np.concatenate(lengths)),
+        make_offsets(np.concatenate(lengths)),
         np.concatenate(rows),
         times=None if model.repeats is None else np.concatenate(times),
         weights=None if (weight == 1).all() else weight,

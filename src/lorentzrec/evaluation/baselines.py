@@ -35,8 +35,8 @@ class Popularity(Chance):
 
     def score_histories(self, histories: Interactions, user_rows: NDArray[np.int64]) -> NDArray[np.float32]:
         # Ranks among the distinct counts, because float32 would round large counts to ties.
-        places = np.unique(self.item_counts, return_inverse=True)[1].astype(np.float32)
-        return np.tile(places, (len(user_rows), 1))
+        ranks = np.unique(self.item_counts, return_inverse=True)[1].astype(np.float32)
+        return np.tile(ranks, (len(user_rows), 1))
 
 
 class ItemKNN(Chance):

@@ -20,7 +20,7 @@ from lorentzrec.evaluation.list_metrics import (
     popularity_quantiles,
 )
 from lorentzrec.evaluation.metrics import METRICS, Ranks
-from lorentzrec.points.topk import best_scores, places_and_columns
+from lorentzrec.points.topk import best_scores, rows_and_columns
 
 Scores = NDArray[np.floating[Any]]
 Sums = dict[tuple[str, int], Floats]
@@ -76,8 +76,8 @@ class FullRanking:
 
     def measure(self, user_rows: Integers, scores: Scores) -> Sums:
         """Rank for some customers. `scores`: (user_rows, items), finite; overwritten. Returns sums for `over_all`."""
-        places, item_rows = self.held_out.positives_of(user_rows)
-        own = scores[places, item_rows]
+        indices, item_rows = self.held_out.positives_of(user_rows)
+        own = scores[indices, item_rows]
         if self.held_out.candidates == "repeats":
             seen = self.held_out.histories_of(user_rows)
             kept = scores[seen]
@@ -85,24 +85,24 @@ class FullRanking:
             scores[seen] = kept
         elif self.held_out.candidates != "all":
             scores[self.held_out.histories_of(user_rows)] = -np.inf
-            scores[places, item_rows] = own
+            scores[indices, item_rows] = own
 
-        # Where there are fewer candidates than places, the last of the best is below every candidate, but above -inf.
+        # With fewer candidates than positions, the last of the best is below every candidate, but above -inf.
         best = best_scores(scores, min(self.cutoffs[-1], scores.shape[1]))
         best = np.maximum(best, np.finfo(scores.dtype).min)
         # What is below the last of the best is in no list. What equals it may have more equals beyond the best.
         last = best[:, -1]
-        rows, items = places_and_columns(scores >= last[:, None])
+        rows, items = rows_and_columns(scores >= last[:, None])
         listed = Listed(rows, items, scores[rows, items])
         sums: Sums = {}
         for k in self.cutoffs:
             lists = Lists.of(listed, best[:, min(k, best.shape[1]) - 1], k)
             self._measure_lists(k, user_rows, lists, sums)
-        inside = own >= last[places]
-        places, own = places[inside], own[inside]
-        above = (best[places] > own[:, None]).sum(axis=1)
-        tied = np.where(own == last[places], lists.tied[places], (best[places] == own[:, None]).sum(axis=1))
-        ranks = Ranks(places, above, tied, self.held_out.positives[user_rows])
+        inside = own >= last[indices]
+        indices, own = indices[inside], own[inside]
+        above = (best[indices] > own[:, None]).sum(axis=1)
+        tied = np.where(own == last[indices], lists.tied[indices], (best[indices] == own[:, None]).sum(axis=1))
+        ranks = Ranks(indices, above, tied, self.held_out.positives[user_rows])
         for name in self.metrics:
             if name in METRICS:
                 for k in self.cutoffs:

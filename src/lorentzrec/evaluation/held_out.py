@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, cast, get_args
 
 import numpy as np
 
-from lorentzrec.data.arrays import Booleans, Integers, gather_groups, offsets_of
+from lorentzrec.data.arrays import Booleans, Integers, gather_groups, make_offsets
 from lorentzrec.data.interactions import Interactions
 from lorentzrec.data.joining import reindex
 from lorentzrec.data.vocabulary import UNKNOWN, Vocabulary
-from lorentzrec.errors import InputError
+from lorentzrec.errors import ConfigError, InputError
 
 Candidates = Literal["unseen", "all", "new", "repeats"]
 """What is ranked, and what is to be found in it.
@@ -24,6 +24,14 @@ repeats: items of the history; other held-out items are not to be found.
 """
 CELLS_PER_BLOCK = 4_000_000
 """Scores in memory at a time: 16 MB of float32, for any number of items."""
+
+
+def check_candidates(name: str) -> Candidates:
+    """The name; an error if there are no such candidates."""
+    for known in get_args(Candidates):
+        if name == known:
+            return cast(Candidates, known)
+    raise ConfigError(f"there are no candidates {name!r}: use {', '.join(get_args(Candidates))}")
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,13 +58,13 @@ class HeldOut:
 
     def histories_of(self, user_rows: Integers) -> tuple[Integers, Integers]:
         """The histories as flat arrays: index into `user_rows`, and item row."""
-        places, events = gather_groups(self.histories.offsets, self.history_rows[user_rows])
-        return places, self.histories.item_rows[events].astype(np.int64)
+        indices, events = gather_groups(self.histories.offsets, self.history_rows[user_rows])
+        return indices, self.histories.item_rows[events].astype(np.int64)
 
     def positives_of(self, user_rows: Integers) -> tuple[Integers, Integers]:
         """The known held-out items as flat arrays: index into `user_rows`, and item row."""
-        places, events = gather_groups(self.offsets, user_rows)
-        return places, self.item_rows[events]
+        indices, events = gather_groups(self.offsets, user_rows)
+        return indices, self.item_rows[events]
 
 
 def hold_out(
@@ -106,8 +114,8 @@ def hold_out(
             f"none of the {len(empty):,} test customers has a history (the test has {test.users!r}, the histories "
             f"{histories.users!r}): pass their earlier events as histories="
         )
-    places, events = gather_groups(histories.offsets, history_rows)
-    seen = np.isin(owners * len(items) + item_rows, places * len(items) + histories.item_rows[events])
+    indices, events = gather_groups(histories.offsets, history_rows)
+    seen = np.isin(owners * len(items) + item_rows, indices * len(items) + histories.item_rows[events])
     counts = {
         "users": len(test_user_rows),
         "events": len(pairs),
@@ -131,7 +139,7 @@ def hold_out(
         users=users,
         histories=histories,
         history_rows=history_rows,
-        offsets=offsets_of(np.bincount(owners, minlength=len(users))),
+        offsets=make_offsets(np.bincount(owners, minlength=len(users))),
         item_rows=item_rows,
         positives=positives,
         counts=counts,

@@ -21,17 +21,17 @@ LISTS_AT_ONCE = 64
 class Listed(NamedTuple):
     """The items that may be in a list, as flat arrays."""
 
-    places: Integers
+    indices: Integers
     items: Integers
     values: NDArray[np.floating[Any]]
 
 
 class Lists(NamedTuple):
-    """Lists of one length: items that are in them for sure, and tied items that share the places left."""
+    """Lists of one length: items that are in them for sure, and tied items that share the slots left."""
 
     sure_places: Integers
     sure_items: Integers
-    tied_places: Integers
+    tied_indices: Integers
     tied_items: Integers
     sure: Integers
     """Sure items of each list."""
@@ -42,13 +42,14 @@ class Lists(NamedTuple):
 
     @classmethod
     def of(cls, listed: Listed, last: NDArray[np.floating[Any]], k: int) -> Lists:
-        """Lists of length k, whose last item has the score `last`: better ones are sure, its equals share the rest."""
-        bounds = last[listed.places]
+        """Lists of length k, whose last item has the score `last`: items above it are sure, and tied items share the
+        slots that are left."""
+        bounds = last[listed.indices]
         better, equal = listed.values > bounds, listed.values == bounds
-        places, tied_places = listed.places[better], listed.places[equal]
-        sure, tied = np.bincount(places, minlength=len(last)), np.bincount(tied_places, minlength=len(last))
+        indices, tied_indices = listed.indices[better], listed.indices[equal]
+        sure, tied = np.bincount(indices, minlength=len(last)), np.bincount(tied_indices, minlength=len(last))
         share = np.minimum((k - sure) / np.maximum(tied, 1), 1.0)
-        return cls(places, listed.items[better], tied_places, listed.items[equal], sure, tied, share)
+        return cls(indices, listed.items[better], tied_indices, listed.items[equal], sure, tied, share)
 
     def means(self, values: Floats) -> Floats:
         """The mean of a value of items over each list; 0 for an empty one.
@@ -56,20 +57,20 @@ class Lists(NamedTuple):
         A list is empty if the history has every item and the item to find is unknown.
         """
         total: Floats = np.bincount(self.sure_places, values[self.sure_items], len(self.sure)).astype(float, copy=False)
-        total += self.share * np.bincount(self.tied_places, values[self.tied_items], len(self.sure))
+        total += self.share * np.bincount(self.tied_indices, values[self.tied_items], len(self.sure))
         return total / np.maximum(self.sure + self.share * self.tied, np.finfo(float).tiny)
 
     def log_missed(self, item_count: int) -> Floats:
         """For each item, the logarithm of the probability that it is in no list."""
         with np.errstate(divide="ignore"):  # a share of 1 is sure too: log(0) = -inf
-            logarithms = np.log1p(-self.share)[self.tied_places]
+            logarithms = np.log1p(-self.share)[self.tied_indices]
         missed: Floats = np.bincount(self.tied_items, logarithms, item_count).astype(float, copy=False)
         missed[self.sure_items] = -np.inf
         return missed
 
     def appearances(self, item_count: int) -> Floats:
         """For each item, the expected number of lists that have it."""
-        tied = np.bincount(self.tied_items, self.share[self.tied_places], item_count)
+        tied = np.bincount(self.tied_items, self.share[self.tied_indices], item_count)
         lists: Floats = np.bincount(self.sure_items, minlength=item_count) + tied.astype(float, copy=False)
         return lists
 
@@ -91,7 +92,7 @@ class CustomerSimilarity:
         for start in range(0, len(found), LISTS_AT_ONCE):
             block = np.arange(start, min(start + LISTS_AT_ONCE, len(found)))
             sure, pairs_of_sure = self._sum(lists.sure_places, lists.sure_items, block)
-            tied, pairs_of_tied = self._sum(lists.tied_places, lists.tied_items, block)
+            tied, pairs_of_tied = self._sum(lists.tied_indices, lists.tied_items, block)
             share = lists.share[block]
             drawn, of_tied = share * lists.tied[block], np.maximum(lists.tied[block] - 1, 1)
             share_of_pairs = share * np.maximum(drawn - 1, 0) / of_tied
@@ -103,12 +104,12 @@ class CustomerSimilarity:
             found[block] = np.where(pairs > 0.5, 1 - similar / np.maximum(pairs, 0.5), 0)
         return found
 
-    def _sum(self, places: Integers, items: Integers, block: Integers) -> tuple[Any, Floats]:
+    def _sum(self, indices: Integers, items: Integers, block: Integers) -> tuple[Any, Floats]:
         """The sums of the customers of the items of some lists, and their squares without those of single items."""
         from scipy import sparse
 
-        inside = slice(*np.searchsorted(places, [block[0], block[-1] + 1]))
-        members = (np.ones(inside.stop - inside.start), (places[inside] - block[0], items[inside]))
+        inside = slice(*np.searchsorted(indices, [block[0], block[-1] + 1]))
+        members = (np.ones(inside.stop - inside.start), (indices[inside] - block[0], items[inside]))
         lists = sparse.csr_array(members, (len(block), self._customers.shape[0]))
         sums = lists @ self._customers
         return sums, np.asarray((sums * sums).sum(axis=1)) - lists @ self._squares

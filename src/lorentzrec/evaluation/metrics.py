@@ -64,8 +64,9 @@ def precision(ranks: Ranks, k: int) -> Floats:
 def average_precision(ranks: Ranks, k: int) -> Floats:
     """MAP@k: the sum of precision@rank over held-out items among the first k, over min(k, positives).
 
-    In a tie group with h held-out items of t, whose first place is a + 1 and which comes after H held-out items, place
-    r has one with probability h / t. Before it are then H + (r - a - 1) (h - 1) / (t - 1) others, in expectation.
+    In a tie group with h held-out items of t, whose first position is a + 1 and which comes after H held-out items,
+    position r has one with probability h / t. Before it are then H + (r - a - 1) (h - 1) / (t - 1) others, in
+    expectation.
     """
     if len(ranks.owners) == 0:
         return np.zeros(len(ranks.positives))
@@ -76,8 +77,8 @@ def average_precision(ranks: Ranks, k: int) -> Floats:
     harmonic = np.concatenate([[0.0], np.cumsum(1.0 / np.arange(1, k + 1))])
     first, last = np.minimum(above, k), np.minimum(above + tied, k)
     inverse = harmonic[last] - harmonic[first]
-    earlier_places = last - first - (above + 1) * inverse  # the sum of (r - a - 1) / r over places of the group
-    within = (held - 1) / np.maximum(tied - 1, 1) * earlier_places
+    earlier_positions = last - first - (above + 1) * inverse  # the sum of (r - a - 1) / r over positions of the group
+    within = (held - 1) / np.maximum(tied - 1, 1) * earlier_positions
     gained = ((1 + before) * inverse + within) / tied
     return np.bincount(owners, gained, len(ranks.positives)) / np.minimum(k, ranks.positives)
 
@@ -110,9 +111,9 @@ def _expected_sum(ranks: Ranks, k: int, gains: Floats) -> Floats:
 def _all_missed(ranks: Ranks, cutoffs: Integers) -> Floats:
     """(customers, cutoffs): the probability that no held-out item is among the first `cutoff`.
 
-    A cutoff gives each tie group `slots` of its `tied` places. Its held-out items miss them one after another: the i-th
-    (from 0) falls on one of the tied - i places left, of which tied - slots - i are behind the cutoff. Their product is
-    the hypergeometric C(tied - held_out, slots) / C(tied, slots).
+    A cutoff gives each tie group `slots` of its `tied` positions. Its held-out items miss them one after another: the
+    i-th (from 0) falls on one of the tied - i positions left, of which tied - slots - i are behind the cutoff. Their
+    product is the hypergeometric C(tied - held_out, slots) / C(tied, slots).
     """
     missed = np.ones((len(ranks.positives), len(cutoffs)))
     if len(ranks.owners) == 0:

@@ -9,11 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lorentzrec.base.threads import available_cores, thread_pool
-from lorentzrec.data.interactions import Interactions, refuse_other_data
+from lorentzrec.data.interactions import Interactions, check_is_interactions
 from lorentzrec.data.vocabulary import Vocabulary
 from lorentzrec.errors import ConfigError, InputError
 from lorentzrec.evaluation.full_ranking import DEFAULT_METRICS, LISTED, FullRanking
-from lorentzrec.evaluation.held_out import Candidates, HeldOut, hold_out
+from lorentzrec.evaluation.held_out import Candidates, HeldOut, check_candidates, hold_out
 from lorentzrec.evaluation.metrics import METRICS
 from lorentzrec.evaluation.report import Metric, Report, render_counts
 from lorentzrec.evaluation.sampled_ranking import SAMPLED_METRICS, SampledRanking
@@ -119,6 +119,7 @@ def evaluate_systems(
     test: Interactions,
     k: int | Sequence[int] = 10,
     *,
+    candidates: Candidates = "unseen",
     negatives: int = 100,
     metrics: Sequence[str] | None = None,
     watch: Callable[[float], None] = lambda share: None,
@@ -126,11 +127,14 @@ def evaluate_systems(
 ) -> dict[str, dict[str, Report]]:
     """Evaluate several systems under both protocols: system -> protocol -> report. `options`: as in `evaluate`.
 
-    With `metrics`, sampled ranking has those of them that it can compute, and is left out if there are none.
+    With `metrics`, sampled ranking has those of them that it can compute, and is left out if there are none. It is left
+    out for other candidates than those that are unseen, too.
     """
     chosen: dict[ProtocolName, Sequence[str] | None] = dict.fromkeys(get_args(ProtocolName), metrics)
     if metrics is not None:
         chosen = {"full": choose_metrics("full", metrics), "sampled": [name for name in metrics if name in METRICS]}
+    if candidates != "unseen":
+        del chosen["sampled"]
     runs = [(name, protocol) for name in systems for protocol, names in chosen.items() if names is None or names]
     reports: dict[str, dict[str, Report]] = {name: {} for name in systems}
     for number, (name, protocol) in enumerate(runs):
@@ -138,7 +142,7 @@ def evaluate_systems(
         def watch_run(share: float, before: int = number) -> None:
             watch((before + share) / len(runs))
 
-        options |= {"negatives": negatives, "watch": watch_run, "metrics": chosen[protocol]}
+        options |= {"negatives": negatives, "watch": watch_run, "metrics": chosen[protocol], "candidates": candidates}
         reports[name][protocol] = evaluate(systems[name], test, protocol, k, **options)
     return reports
 
@@ -155,7 +159,7 @@ def choose_metrics(protocol: ProtocolName, metrics: Sequence[str] | None) -> tup
     return tuple(dict.fromkeys(metrics))
 
 
-def cutoff_of(metric: str) -> int:
+def parse_cutoff(metric: str) -> int:
     """The k of a metric of full ranking that is a mean over customers: 20 for "ndcg@20"."""
     name, _, k = metric.partition("@")
     if name not in DEFAULT_METRICS or name not in METRICS or not k.isdecimal() or int(k) < 1:
@@ -166,8 +170,7 @@ def cutoff_of(metric: str) -> int:
 def _check(protocol: str, cutoffs: list[int], negatives: int, users: int | None, seed: int, candidates: str) -> None:
     if protocol not in get_args(ProtocolName):
         raise ConfigError(f"there is no protocol {protocol!r}: choose full or sampled")
-    if candidates not in get_args(Candidates):
-        raise ConfigError(f"there are no candidates {candidates!r}: use {', '.join(get_args(Candidates))}")
+    check_candidates(candidates)
     if candidates != "unseen" and protocol == "sampled":
         raise ConfigError("the sampled protocol has the candidates unseen only: use full ranking")
     if not cutoffs or cutoffs[0] < 1:
@@ -187,7 +190,7 @@ def _refuse_other_types(model: Any, test: Any) -> None:
             f"{type(model).__name__} has no {' and no '.join(missing)}: give a trained model or a baseline, or see "
             "lorentzrec.evaluation.protocol.Recommender for what to implement"
         )
-    refuse_other_data(test, "evaluate")
+    check_is_interactions(test, "evaluate")
 
 
 def _scores(model: Recommender, held_out: HeldOut, user_rows: NDArray[np.int64]) -> NDArray[np.float32]:
@@ -200,10 +203,10 @@ def _scores(model: Recommender, held_out: HeldOut, user_rows: NDArray[np.int64])
     with np.errstate(over="ignore", invalid="ignore"):
         suspicious = not np.isfinite(scores.sum())
     if suspicious and not np.isfinite(scores).all():
-        place, item_row = np.argwhere(~np.isfinite(scores))[0]
-        user, item = held_out.users.id(int(user_rows[place])), model.items.id(int(item_row))
+        index, item_row = np.argwhere(~np.isfinite(scores))[0]
+        user, item = held_out.users.id(int(user_rows[index])), model.items.id(int(item_row))
         raise InputError(
-            f"the model scores item {item!r} for user {user!r} as {scores[place, item_row]}: "
+            f"the model scores item {item!r} for user {user!r} as {scores[index, item_row]}: "
             "train it again with a lower learning rate"
         )
     return scores

@@ -7,7 +7,7 @@ from typing import Literal
 
 import numpy as np
 
-from lorentzrec.data.arrays import Booleans, Floats, mask_of
+from lorentzrec.data.arrays import Booleans, Floats, make_mask
 from lorentzrec.data.interactions import Interactions
 from lorentzrec.data.joining import reindex
 from lorentzrec.evaluation.baselines import ItemKNN, Popularity
@@ -48,9 +48,9 @@ def check_reality(
     customers = np.flatnonzero(test.lengths)
     if len(customers) > CUSTOMER_LIMIT:
         customers = np.random.default_rng(seed).choice(customers, CUSTOMER_LIMIT, replace=False)
-        test = test.select(mask_of(customers, len(test.users))[test.user_rows])
+        test = test.select(make_mask(customers, len(test.users))[test.user_rows])
     rows = train.users.rows(test.users.ids(customers))
-    histories = train.select(mask_of(rows[rows >= 0], len(train.users))[train.user_rows])
+    histories = train.select(make_mask(rows[rows >= 0], len(train.users))[train.user_rows])
     repeats = find_repeats(test, histories).mean() >= REPEATED_SHARE
     candidates: Literal["unseen", "all"] = "all" if repeats else "unseen"
 
@@ -94,7 +94,7 @@ def sample_customers(data: Interactions, pairs: int, seed: int = 0) -> Interacti
         return data
     order = np.random.default_rng(seed).permutation(len(squares))
     kept = order[: max(1, int(np.searchsorted(np.cumsum(squares[order]), pairs, side="right")))]
-    return data.select(mask_of(kept, len(squares))[data.user_rows])
+    return data.select(make_mask(kept, len(squares))[data.user_rows])
 
 
 def _compare(row: CheckedSystem, differences: Floats) -> CheckedSystem:

@@ -50,24 +50,24 @@ class SampledRanking:
         Returns how many of the customers have too few possible negatives.
         """
         few_negatives = 0
-        places, item_rows = self.held_out.positives_of(user_rows)
-        bounds = np.searchsorted(places, np.arange(len(user_rows) + 1))
-        above, tied = np.zeros(len(places), np.int64), np.ones(len(places), np.int64)
-        for place, user in enumerate(self.held_out.users.ids(user_rows)):
-            wanted = item_rows[bounds[place] : bounds[place + 1]]
+        indices, item_rows = self.held_out.positives_of(user_rows)
+        bounds = np.searchsorted(indices, np.arange(len(user_rows) + 1))
+        above, tied = np.zeros(len(indices), np.int64), np.ones(len(indices), np.int64)
+        for index, user in enumerate(self.held_out.users.ids(user_rows)):
+            wanted = item_rows[bounds[index] : bounds[index + 1]]
             negatives = draw_negatives(
-                self.held_out, int(user_rows[place]), user, scores.shape[1], self.counts["negatives"], self.seed
+                self.held_out, int(user_rows[index]), user, scores.shape[1], self.counts["negatives"], self.seed
             )
             few_negatives += len(negatives) < self.counts["negatives"]
-            rivals, own = scores[place, negatives], scores[place, wanted][:, None]
-            above[bounds[place] : bounds[place + 1]] += (rivals > own).sum(axis=1)
-            tied[bounds[place] : bounds[place + 1]] += (rivals == own).sum(axis=1)
+            rivals, own = scores[index, negatives], scores[index, wanted][:, None]
+            above[bounds[index] : bounds[index + 1]] += (rivals > own).sum(axis=1)
+            tied[bounds[index] : bounds[index + 1]] += (rivals == own).sum(axis=1)
         # Every held-out item is ranked with its negatives alone: a list of its own, with one item to find.
-        ranks = Ranks(np.arange(len(places)), above, tied, np.ones(len(places), np.int64))
+        ranks = Ranks(np.arange(len(indices)), above, tied, np.ones(len(indices), np.int64))
         positives = self.held_out.positives[user_rows]
         for k in self.cutoffs:
             for name in self.metrics:
-                found = np.bincount(places, METRICS[name](ranks, k), len(user_rows))
+                found = np.bincount(indices, METRICS[name](ranks, k), len(user_rows))
                 self.per_user[f"{name}@{k}"][user_rows] = found / positives
         return few_negatives
 

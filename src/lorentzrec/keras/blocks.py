@@ -9,7 +9,7 @@ import keras
 import numpy as np
 from numpy.typing import NDArray
 
-from lorentzrec.data.arrays import gather_groups, offsets_of
+from lorentzrec.data.arrays import gather_groups, make_offsets
 from lorentzrec.data.interactions import Interactions
 from lorentzrec.learning.engine import EpochBlocks
 from lorentzrec.model.config import ResolvedConfig
@@ -82,8 +82,8 @@ class Blocks(keras.utils.PyDataset):  # type: ignore[misc]
             query_owners = np.repeat(np.arange(len(customers), dtype=np.int32), fold_counts)
             queries = {
                 "query_owners": query_owners,
-                "query_folds": np.arange(len(query_owners)) - offsets_of(fold_counts)[query_owners],
-                "target_queries": offsets_of(fold_counts)[owners] + steps,
+                "query_folds": np.arange(len(query_owners)) - make_offsets(fold_counts)[query_owners],
+                "target_queries": make_offsets(fold_counts)[owners] + steps,
             }
         else:
             predicted &= steps > 0

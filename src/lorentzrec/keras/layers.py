@@ -10,7 +10,7 @@ from keras import ops
 from lorentzrec.errors import ConfigError, InputError
 from lorentzrec.keras.backend import Tensor, concrete
 from lorentzrec.keras.optimisers import mark_as_points
-from lorentzrec.keras.points import gaps, midpoints, scores_of
+from lorentzrec.keras.points import find_scores, gaps, midpoints
 
 
 class _Float32Layer(keras.layers.Layer):  # type: ignore[misc]
@@ -143,7 +143,7 @@ class _Pairwise(_Float32Layer):
 
     def call(self, inputs: Any) -> Tensor:
         queries, points = inputs
-        return scores_of(gaps(queries, points), self.score)
+        return find_scores(gaps(queries, points), self.score)
 
 
 @keras.saving.register_keras_serializable("lorentzrec")
@@ -182,7 +182,7 @@ class MinkowskiRetrieval(_Float32Layer):
     def call(self, inputs: Any) -> dict[str, Tensor]:
         queries, points = inputs
         nearest, rows = ops.top_k(-gaps(queries, points), min(self.k, points.shape[0]))
-        return {"items": rows, "scores": scores_of(-nearest, self.score)}
+        return {"items": rows, "scores": find_scores(-nearest, self.score)}
 
     def get_config(self) -> dict[str, Any]:
         return {**super().get_config(), "k": self.k, "score": self.score}

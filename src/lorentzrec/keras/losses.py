@@ -12,6 +12,8 @@ from lorentzrec.keras.backend import Tensor
 
 MASKED = -1e30
 """The score of a negative that does not count: below every real one, and finite."""
+LEFT_OUT = -1e9
+"""The same, times `scale`, for losses of the user: its square is finite, too."""
 
 
 class RankingLoss(keras.losses.Loss):  # type: ignore[misc]

@@ -13,16 +13,16 @@ import numpy as np
 from keras import ops
 from numpy.typing import NDArray
 
-from lorentzrec.data.interactions import Interactions, refuse_other_data
+from lorentzrec.data.interactions import Interactions, check_is_interactions
 from lorentzrec.errors import ConfigError, InputError
 from lorentzrec.geometry import hyperboloid
 from lorentzrec.keras.backend import BACKEND, Tensor, read_rows, value_and_gradients
 from lorentzrec.keras.blocks import Blocks
 from lorentzrec.keras.epochs import EpochCallback, KerasRunner
 from lorentzrec.keras.layers import EinsteinMidpoint, HyperboloidEmbedding, MinkowskiRetrieval
-from lorentzrec.keras.losses import BPR, MASKED, WMRB, RankingLoss, SampledSoftmax
+from lorentzrec.keras.losses import BPR, LEFT_OUT, MASKED, WMRB, RankingLoss, SampledSoftmax
 from lorentzrec.keras.optimisers import RiemannianAdagrad, RiemannianOptimiser, RiemannianSGD
-from lorentzrec.keras.points import distances, gaps, midpoints, midpoints_before, pair_gaps, products, scores_of
+from lorentzrec.keras.points import distances, find_scores, gaps, midpoints, midpoints_before, pair_gaps, products
 from lorentzrec.learning.engine import VALIDATION_METRIC, TrainingRun, check_is_config, check_supported
 from lorentzrec.model.config import ResolvedConfig, TrainingConfig
 from lorentzrec.model.model import Model
@@ -103,7 +103,7 @@ class MidpointModel(keras.Model):  # type: ignore[misc]
         """Adagrad's sums of each of `tables`; none if the optimiser has none."""
         if not isinstance(self.optimizer, RiemannianOptimiser):
             return []
-        return [sums for sums in map(self.optimizer.squared_of, self.tables) if sums is not None]
+        return [sums for sums in map(self.optimizer.find_squared, self.tables) if sums is not None]
 
     def set_points(self, *spaces: NDArray[np.float32]) -> None:
         """Space coordinates of all items, and of their points in histories if these are separate."""
@@ -141,16 +141,24 @@ class MidpointModel(keras.Model):  # type: ignore[misc]
     # --- training
 
     def compile(self, optimizer: Any = None, loss: Any = None, **options: Any) -> None:
-        """As usual; what is left out comes from the config. `loss` is one of lorentzrec.keras."""
-        if loss is not None and not isinstance(loss, RankingLoss):
-            raise ConfigError(f"loss is {loss!r}: give SampledSoftmax, WMRB or BPR of lorentzrec.keras")
+        """As usual; what is left out comes from the config.
+
+        loss: one of lorentzrec.keras, any `keras.losses.Loss`, or a function of `y_true` and `y_pred` that gives a
+        value per row. Each row has a positive in its first column, where `y_true` is 1, then its negatives, where it is
+        0. `y_pred` has the scores times `scale` of the config. Negatives that the customer has score `LEFT_OUT`.
+        """
+        if loss is not None and not isinstance(loss, keras.losses.Loss) and not callable(loss):
+            raise ConfigError(
+                f"loss is {loss!r}: give SampledSoftmax, WMRB or BPR of lorentzrec.keras, a keras.losses.Loss, or a "
+                "function of y_true and y_pred"
+            )
         if isinstance(optimizer, RiemannianOptimiser):
             _refuse_options_of_tables(optimizer)
         self._compile_arguments = {"optimizer": optimizer, "loss": loss, **options}
         if not isinstance(self.training_config, ResolvedConfig):  # `build_for` compiles when the data have decided
             return
         self.follows_config = optimizer is None
-        self.ranking_loss: RankingLoss = loss or make_loss(self.resolved)
+        self.ranking_loss: Any = loss or make_loss(self.resolved)
         if options.setdefault("jit_compile", "auto") == "auto" and BACKEND == "torch":
             options["jit_compile"] = False
         super().compile(optimizer=make_optimizer(self.resolved) if optimizer is None else optimizer, **options)
@@ -187,7 +195,7 @@ class MidpointModel(keras.Model):  # type: ignore[misc]
         the logs as `val_ndcg@10` and `val_hr@10`.
         """
         data = Interactions.from_dataset(x) if isinstance(x, str | Path) else x
-        refuse_other_data(data, "fit")
+        check_is_interactions(data, "fit")
         run = self.prepare(data, validation_data)
         epochs = run.config.epochs if epochs is None else epochs
         blocks = Blocks(run.training_data, run.config, epochs)
@@ -251,8 +259,21 @@ class MidpointModel(keras.Model):  # type: ignore[misc]
         scores = ops.where(seen, MASKED, scores)
         own = queries if shared is None else ops.take(queries, shared, axis=0)
         targets = ops.take(blocks[0], batch["targets"], axis=0)
-        positives = scores_of(pair_gaps(own, targets), config.score)
-        return ops.sum(batch["target_weights"] * self.ranking_loss.values(positives, scores, shared))
+        positives = find_scores(pair_gaps(own, targets), config.score)
+        find_values = self.ranking_loss.values if isinstance(self.ranking_loss, RankingLoss) else self._own_values
+        return ops.sum(batch["target_weights"] * find_values(positives, scores, shared))
+
+    def _own_values(self, positives: Tensor, negatives: Tensor, queries: Tensor | None) -> Tensor:
+        """What a loss of the user gives for each positive."""
+        rows = negatives if queries is None else ops.take(negatives, queries, axis=0)
+        rows = ops.maximum(self.resolved.scale * rows, LEFT_OUT)
+        scores = ops.concatenate([self.resolved.scale * positives[:, None], rows], axis=-1)
+        wanted = ops.concatenate([ops.ones_like(scores[:, :1]), ops.zeros_like(rows)], axis=-1)
+        loss = self.ranking_loss
+        values = loss.call(wanted, scores) if isinstance(loss, keras.losses.Loss) else loss(wanted, scores)
+        if len(values.shape) != 1:
+            raise ConfigError(f"the loss gives values of the shape {tuple(values.shape)}: give one value per row")
+        return values
 
     # --- recommending
 

@@ -11,7 +11,7 @@ from keras import ops
 
 from lorentzrec.errors import ConfigError
 from lorentzrec.keras.backend import BACKEND, Tensor, read_rows, write_rows
-from lorentzrec.keras.points import riemannian, time_of
+from lorentzrec.keras.points import find_time, riemannian
 from lorentzrec.learning.engine import MAXIMUM_RADIUS, MAXIMUM_STEP
 
 _LARGEST_SPACE = float(np.sinh(MAXIMUM_RADIUS))
@@ -66,13 +66,13 @@ class RiemannianOptimiser(keras.optimizers.Optimizer):  # type: ignore[misc]
             import tensorflow as tf
 
             # Keras never adds up the parts of a row that was looked up several times
-            rows, places = tf.unique(gradient.indices)
-            gradient = tf.math.unsorted_segment_sum(gradient.values, places, tf.size(rows))
+            rows, indices = tf.unique(gradient.indices)
+            gradient = tf.math.unsorted_segment_sum(gradient.values, indices, tf.size(rows))
         self.step_rows(variable, rows, read_rows(variable, rows), gradient, rate)
 
     def step_rows(self, variable: Any, rows: Tensor | None, points: Tensor, gradients: Tensor, rate: Tensor) -> None:
         """Move some rows of a variable, whose values are `points`; None: all rows. Only these are read or written."""
-        squared = self.squared_of(variable)
+        squared = self.find_squared(variable)
         sums = None if squared is None else read_rows(squared, rows)[:, None]
         moved, new_squared = self._step(points, sums, gradients, rate)
         write_rows(variable, rows, moved)
@@ -87,7 +87,7 @@ class RiemannianOptimiser(keras.optimizers.Optimizer):  # type: ignore[misc]
         if self.regularisation:
             size = ops.sqrt(ops.sum(points * points, axis=-1, keepdims=True))
             ratio = ops.where(size > 1e-3, ops.arcsinh(size) / ops.where(size > 1e-3, size, 1.0), 1.0)
-            gradient = gradient + 2.0 * self.regularisation * ratio / time_of(points) * points
+            gradient = gradient + 2.0 * self.regularisation * ratio / find_time(points) * points
         tangent, squared_norm = riemannian(points, gradient)
         # a gradient that is not a number moves nothing, and is counted
         usable = ops.isfinite(squared_norm)
@@ -113,7 +113,7 @@ class RiemannianOptimiser(keras.optimizers.Optimizer):  # type: ignore[misc]
         self.assign_add(self.capped_steps, capped)
         return moved, squared
 
-    def squared_of(self, variable: Any) -> Any:
+    def find_squared(self, variable: Any) -> Any:
         """Adagrad's sums of a variable that holds points, one number per row; None without."""
         return None
 
@@ -155,11 +155,11 @@ class RiemannianAdagrad(RiemannianOptimiser):
             for i, (variable, points) in enumerate(zip(variables, self._is_points, strict=True))
         ]
 
-    def squared_of(self, variable: Any) -> Any:
+    def find_squared(self, variable: Any) -> Any:
         return self._sums[self._get_variable_index(variable)]
 
     def update_ordinary(self, gradient: Any, variable: Any, rate: Tensor) -> None:
-        sums = self.squared_of(variable)
+        sums = self.find_squared(variable)
         gradient = ops.convert_to_tensor(gradient)
         self.assign_add(sums, ops.square(gradient))
         self.assign_sub(variable, rate * gradient / ops.sqrt(sums + self.epsilon))

@@ -19,18 +19,18 @@ from lorentzrec.learning.engine import COINCIDENT_DISTANCE
 _SMALLEST_GAP = COINCIDENT_DISTANCE**2 / 2
 
 
-def time_of(points: Tensor) -> Tensor:
+def find_time(points: Tensor) -> Tensor:
     """The time part, with a last axis of 1."""
     return ops.sqrt(1.0 + ops.sum(points * points, axis=-1, keepdims=True))
 
 
 def _ambient(points: Tensor) -> Tensor:
-    return ops.concatenate([time_of(points), points], axis=-1)
+    return ops.concatenate([find_time(points), points], axis=-1)
 
 
 def _in_chart(points: Tensor, gradient: Tensor) -> Tensor:
     """The gradient in the space part, from one in all d + 1 coordinates."""
-    return gradient[..., 1:] + gradient[..., :1] / time_of(points) * points
+    return gradient[..., 1:] + gradient[..., :1] / find_time(points) * points
 
 
 def _transposed(matrix: Tensor) -> Tensor:
@@ -74,7 +74,7 @@ def pair_gaps(queries: Tensor, points: Tensor) -> Any:
     """-<u, v> - 1 of each pair: (..., d), (..., d) -> (...)."""
     with float64():
         left, right = ops.cast(queries, "float64"), ops.cast(points, "float64")
-        product = time_of(left)[..., 0] * time_of(right)[..., 0] - ops.sum(left * right, axis=-1)
+        product = find_time(left)[..., 0] * find_time(right)[..., 0] - ops.sum(left * right, axis=-1)
         value = ops.cast(ops.maximum(product - 1.0, 0.0), "float32")
 
     def gradient(*args: Any, upstream: Any = None) -> tuple[Tensor, Tensor]:
@@ -86,7 +86,7 @@ def pair_gaps(queries: Tensor, points: Tensor) -> Any:
 
 def _signed(points: Tensor) -> Tensor:
     """The gradient of -<u, v> in u, as a row vector: (v0, -v1, ...)."""
-    return ops.concatenate([time_of(points), -points], axis=-1)
+    return ops.concatenate([find_time(points), -points], axis=-1)
 
 
 @custom_gradient
@@ -103,7 +103,7 @@ def distances(gap: Tensor) -> Any:
     return value, gradient
 
 
-def scores_of(gap: Tensor, score: str) -> Tensor:
+def find_scores(gap: Tensor, score: str) -> Tensor:
     """From -<u, v> - 1 to the score: <u, v>, or minus the distance."""
     return -distances(gap) if score == "distance" else -1.0 - gap
 
@@ -184,7 +184,7 @@ def _normalised(total: Tensor, mass: Tensor) -> tuple[Tensor, Tensor]:
 
 def _gradient_of_sum(midpoint: Tensor, divisor: Tensor, slopes: Tensor) -> Tensor:
     along = ops.sum(slopes * midpoint, axis=-1, keepdims=True)
-    return ops.concatenate([-along * time_of(midpoint), slopes + along * midpoint], axis=-1) / divisor
+    return ops.concatenate([-along * find_time(midpoint), slopes + along * midpoint], axis=-1) / divisor
 
 
 def riemannian(points: Tensor, gradient: Tensor) -> tuple[Tensor, Tensor]:

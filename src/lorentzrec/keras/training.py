@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Unpack
 
-from lorentzrec.data.interactions import Interactions, refuse_other_data
+from lorentzrec.data.interactions import Interactions, check_is_interactions
 from lorentzrec.keras.midpoint_model import MidpointModel
 from lorentzrec.learning.engine import VALIDATION_METRIC, RunOptions, run_training
 from lorentzrec.model.config import TrainingConfig
@@ -22,5 +22,5 @@ def train(
 ) -> Model:
     """`lorentzrec.train` on the back end of Keras: the same blocks, validation, checkpoints and model, and the same
     arguments except `attributes` and `start`."""
-    refuse_other_data(data, "train")
+    check_is_interactions(data, "train")
     return run_training(MidpointModel(config).prepare(data, validation, metric, validate_every), **options)

@@ -42,7 +42,7 @@ SAMPLED = 1_000
 
 @dataclass(frozen=True, eq=False)
 class DiskMap:
-    """The places of items on the disk, the method, and how well it preserves the model."""
+    """The positions of items on the disk, the method, and how well it preserves the model."""
 
     coordinates: NDArray[np.float32]
     """(n, 2), inside the open unit disk: Poincare coordinates."""
@@ -72,7 +72,7 @@ def disk_map(
     counts: popularity; if there are too many points to lay out in half a minute, only the popular ones are, and the
     others are placed among them.
     method: one of `METHODS`, or `auto`: exact for a hyperboloid of two dimensions, levels for one of more, neighbours
-    for flat space, which has no centre. `docs/map.md` compares them.
+    for flat space, which has no centre. `docs/lab/map.md` compares them.
 
     The same seed gives the same map on the same machine, for any number of threads.
     """
@@ -80,22 +80,22 @@ def disk_map(
     progress(0.0)
     kept: dict[str, float] = {}
     if method == "exact":
-        places = _centre(lift(points[:, 1:].astype(np.float64)))
+        positions = _centre(lift(points[:, 1:].astype(np.float64)))
     elif method == "plane" or len(points) < 3:
         method = "plane"
-        places, kept["spread"] = _stretch_plane(points, geometry)
+        positions, kept["spread"] = _stretch_plane(points, geometry)
     else:
         order = centrality(points, geometry) if method == "levels" else None
-        places = neighbour_map(points, geometry, counts=counts, centrality=order, seed=seed, progress=progress)
-    kept |= measure_map(places, points, geometry, seed)
-    coordinates, moved = _move_inside(to_poincare(places))
+        positions = neighbour_map(points, geometry, counts=counts, centrality=order, seed=seed, progress=progress)
+    kept |= measure_map(positions, points, geometry, seed)
+    coordinates, moved = _move_inside(to_poincare(positions))
     if moved:
         kept["on the rim"] = float(moved)
     progress(1.0)
     return DiskMap(coordinates, method, kept)
 
 
-def disk_map_of(
+def make_disk_map(
     model: Model, *, method: Method = "auto", seed: int = 0, progress: Progress = lambda _: None
 ) -> DiskMap:
     """The map of the items of a model."""
@@ -116,8 +116,8 @@ def customer_coordinates(
 
     `coordinates` are those of the items of `histories`.
     """
-    places = from_poincare(coordinates.astype(np.float64))
-    midpoints = [einstein_midpoint(places[histories.history(int(row))]) for row in user_rows]
+    positions = from_poincare(coordinates.astype(np.float64))
+    midpoints = [einstein_midpoint(positions[histories.history(int(row))]) for row in user_rows]
     return to_poincare(np.reshape(midpoints, (-1, 3))).astype(np.float32)
 
 
@@ -145,10 +145,10 @@ def _choose_method(points: NDArray[Any], geometry: Geometry, counts: NDArray[Any
     return "exact" if flat else "levels" if geometry == "hyperboloid" else "neighbours"
 
 
-def _centre(places: FloatArray) -> FloatArray:
+def _centre(positions: FloatArray) -> FloatArray:
     """Apply the isometry that moves the midpoint to the centre."""
-    middle = normalise_sum(places.sum(axis=0))
-    return lift((places @ boost(lift(-middle[1:])))[:, 1:])
+    middle = normalise_sum(positions.sum(axis=0))
+    return lift((positions @ boost(lift(-middle[1:])))[:, 1:])
 
 
 def _stretch_plane(points: NDArray[Any], geometry: Geometry) -> tuple[FloatArray, float]:
@@ -170,8 +170,8 @@ def _move_inside(coordinates: FloatArray) -> tuple[NDArray[np.float32], int]:
     return coordinates.astype(np.float32), int(outside.sum())
 
 
-def measure_map(places: FloatArray, points: NDArray[Any], geometry: Geometry, seed: int) -> dict[str, float]:
-    """Compare the map (places on the hyperboloid, (n, 3)) with the model.
+def measure_map(positions: FloatArray, points: NDArray[Any], geometry: Geometry, seed: int) -> dict[str, float]:
+    """Compare the map (positions on the hyperboloid, (n, 3)) with the model.
 
     neighbours@10: the share of a point's 10 nearest neighbours that are among its 10 nearest on the map.
     distances: the rank correlation of distances between sampled points.
@@ -182,13 +182,15 @@ def measure_map(places: FloatArray, points: NDArray[Any], geometry: Geometry, se
         return {}
     sample = np.random.default_rng(seed).permutation(len(points))[:SAMPLED]
     true = without_own(nearest_neighbours(points, points[sample], 11, geometry)[0], sample)
-    found = without_own(nearest_neighbours(places, places[sample], 11, "hyperboloid")[0], sample)
+    found = without_own(nearest_neighbours(positions, positions[sample], 11, "hyperboloid")[0], sample)
     kept = {
         "neighbours@10": float((true[:, :, None] == found[:, None, :]).any(axis=2).mean()),
-        "distances": rank_correlation(_distances(points, sample, geometry), _distances(places, sample, "hyperboloid")),
+        "distances": rank_correlation(
+            _distances(points, sample, geometry), _distances(positions, sample, "hyperboloid")
+        ),
     }
     if geometry == "hyperboloid":
-        kept["centre"] = rank_correlation(centrality(points, geometry), places[:, 0])
+        kept["centre"] = rank_correlation(centrality(points, geometry), positions[:, 0])
     return {name: value for name, value in kept.items() if value is not None}
 
 

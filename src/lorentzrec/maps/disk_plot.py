@@ -24,6 +24,8 @@ MANY_POINTS = 2_000
 LEGEND_COLUMNS = 4
 LABEL_SIZE, LONGEST_LABEL, LABEL_TURNS = 5.5, 28, 0.35
 """Font size, characters, and the x from which on labels are to the left of their item."""
+LABEL_OFFSET = 5
+"""Points of print between an item and its label; a line joins them."""
 
 
 def plot_disk(
@@ -84,20 +86,23 @@ def plot_disk(
 
 
 def choose_labels(
-    coordinates: NDArray[Any], texts: Iterable[tuple[int, str]], most: int, width: float = COLUMN_WIDTH
+    coordinates: NDArray[Any], texts: Iterable[tuple[int, str]], limit: int, width: float = COLUMN_WIDTH
 ) -> dict[int, str]:
-    """At most `most` of the (row, text) pairs, most important first, without those that would overlap earlier ones."""
+    """At most `limit` of the (row, text) pairs, most important first, without those that would overlap earlier ones."""
     unit = 72 * width / 2  # radius of the disk in points of print
     boxes: list[tuple[float, float, float, float]] = []
     chosen: dict[int, str] = {}
     for row, text in texts:
-        if len(chosen) == most:
+        if len(chosen) == limit:
             break
         short = text if len(text) <= LONGEST_LABEL else f"{text[: LONGEST_LABEL - 1].rstrip()}…"
         x, y = coordinates[row].tolist()
         wide, high = 0.55 * LABEL_SIZE * len(short) / unit, 1.3 * LABEL_SIZE / unit
-        left = x - wide if x > LABEL_TURNS else x
-        box = (left, y, left + wide, y + high)
+        gap = LABEL_OFFSET / unit
+        left = x - gap - wide if x > LABEL_TURNS else x + gap
+        box = (left, y + gap, left + wide, y + gap + high)
+        if max(box[0] ** 2, box[2] ** 2) + max(box[1] ** 2, box[3] ** 2) > 1:  # would cross the boundary circle
+            continue
         if all(box[0] > other[2] or box[2] < other[0] or box[1] > other[3] or box[3] < other[1] for other in boxes):
             boxes.append(box)
             chosen[row] = short
@@ -125,15 +130,15 @@ def check_coordinates(name: str, coordinates: NDArray[Any]) -> None:
 
 
 def _codes(categories: Sequence[str | None] | None, count: int) -> tuple[NDArray[np.int64], list[str]]:
-    """For each item the place of its category among the largest ones, -1 if it is not there; and their names."""
+    """For each item the index of its category among the largest ones, -1 if it is not there; and their names."""
     if categories is None:
         return np.full(count, -1), []
     if len(categories) != count:
         raise InputError(f"there are {count} items and {len(categories)} categories: give one for each, or None")
     known, members = np.unique([name for name in categories if name is not None], return_counts=True)
     names = known[np.lexsort((known, -members))][: len(CATEGORY_COLOURS)].tolist()
-    places = {name: place for place, name in enumerate(names)}
-    return np.array([places.get(name or "", -1) for name in categories], np.int64), names
+    indices = {name: index for index, name in enumerate(names)}
+    return np.array([indices.get(name or "", -1) for name in categories], np.int64), names
 
 
 def _sizes(count: int, counts: NDArray[Any] | None) -> NDArray[np.float64]:
@@ -149,9 +154,10 @@ def _label(axes: Axes, x: float, y: float, text: str) -> None:
     axes.annotate(
         text,
         (x, y),
-        xytext=(-2 if x > LABEL_TURNS else 2, 1),
+        xytext=(-LABEL_OFFSET if x > LABEL_TURNS else LABEL_OFFSET, LABEL_OFFSET),
         textcoords="offset points",
         ha="right" if x > LABEL_TURNS else "left",
+        arrowprops={"arrowstyle": "-", "color": "black", "linewidth": 0.4, "shrinkA": 0, "shrinkB": 1},
         fontsize=LABEL_SIZE,
         zorder=4,
         path_effects=[withStroke(linewidth=1.5, foreground="white")],

@@ -1,13 +1,13 @@
 """t-SNE on the hyperbolic plane: neighbours attract each other, and all points repel each other.
 
-This is our own code because no library combines what a map needs: the places are on the hyperbolic plane, points can be
-pulled to given radii (the levels of the model), and memory grows linearly with the number of points. umap-learn has a
-hyperboloid as output, but no levels, and would add scikit-learn as a dependency. One run each from
-the same 10 neighbours of 5,000 items (synthetic shop, d = 32), umap-learn with its defaults: it preserves 0.35 of them
-in 29 s of processor time, compiling included; free radii here 0.46 in 4 s. Levels preserve fewer, 0.27, but also the
-order from the centre (rank correlation 0.89 against -0.01).
+This is our own code because no library combines what a map needs: the positions are on the hyperbolic plane, points can
+be pulled to given radii (the levels of the model), and memory grows linearly with the number of points. umap-learn has
+a hyperboloid as output, but no levels, and would add scikit-learn as a dependency. One run each from the same
+10 neighbours of 5,000 items (synthetic shop, d = 32), umap-learn with its defaults: it preserves 0.35 of them in 29 s
+of processor time, compiling included; free radii here 0.46 in 4 s. Levels preserve fewer, 0.27, but also the order
+from the centre (rank correlation 0.89 against -0.01).
 
-The similarity of two places on the map is w = 1 / (1 + a q), where q is the squared Lorentzian distance, about d^2
+The similarity of two positions on the map is w = 1 / (1 + a q), where q is the squared Lorentzian distance, about d^2
 for small d and about e^d for large d: Student's kernel nearby, and an exponential tail for which the plane has room.
 With p the share of links that two points have and z the sum of all w, the descent direction of the Kullback-Leibler
 divergence of w / z from p is, at x,  sum_j (p w - w^2 / z) y_j,  projected to the tangent space: q is linear in y.
@@ -44,7 +44,7 @@ MOMENTUM = (0.5, 0.8)
 LONGEST_STEP = 1.0
 """The longest move of a point in one step, in units of the kernel's width 1 / sqrt(a)."""
 LEVEL_PULL = 0.05
-"""Pull to a given radius, compared with 1 for all neighbours together. `docs/map.md` has the measurements."""
+"""Pull to a given radius, compared with 1 for all neighbours together. `docs/lab/map.md` has the measurements."""
 EXACT_UP_TO = 1_000
 """Up to this number, all pairs of points repel each other; beyond it, distant points do so in groups."""
 
@@ -59,7 +59,7 @@ class Layout:
     def __init__(
         self, neighbours: NDArray[np.int64], start: Singles, radius: float, levels: Singles | None, seed: int
     ) -> None:
-        """`neighbours`: (n, k) rows; `start`: places on the hyperboloid (n, 3); `levels`: a radius for each point."""
+        """`neighbours`: (n, k) rows; `start`: positions on the hyperboloid (n, 3); `levels`: a radius per point."""
         from scipy.sparse import csr_array
 
         count, k = neighbours.shape
@@ -68,15 +68,15 @@ class Layout:
         self.links = csr_array((links + links.T) / np.float32(2 * k))
         """n p: a row sums to 1 on average."""
         self.owners = np.repeat(np.arange(count), np.diff(self.links.indptr))
-        self.places, self.radius, self.levels = start, radius, levels
+        self.positions, self.radius, self.levels = start, radius, levels
         self.velocity = np.zeros_like(start)
         self.sharpness = 0.1 / radius**2
         """The kernel's a. At first so small that all points affect each other."""
         self.generator = np.random.default_rng(seed)
 
     def run(self, steps: int, progress: Callable[[float], None]) -> Singles:
-        """Run the steps, of which the last third get shorter and shorter, and return the places. `progress` is called
-        with the share that is done."""
+        """Run the steps, of which the last third get shorter and shorter, and return the positions. `progress` is
+        called with the share that is done."""
         with thread_pool(available_cores()) as in_threads:
             for step in range(steps):
                 early = step < EXAGGERATED_SHARE * steps
@@ -85,14 +85,14 @@ class Layout:
                 rate = min(1.0, 3 * (1 - step / steps))
                 self._move(np.float32(MOMENTUM[not early]) * self.velocity + np.float32(rate) * force, rate)
                 progress((step + 1) / steps)
-        return self.places
+        return self.positions
 
     def _attraction(self) -> Singles:
         """sum_j n p w y_j."""
         pulls = self.links.copy()
-        squared = squared_lorentzian_distance(self.places[self.owners], self.places[pulls.indices])
+        squared = squared_lorentzian_distance(self.positions[self.owners], self.positions[pulls.indices])
         pulls.data /= 1 + np.float32(self.sharpness) * squared
-        attraction: Singles = pulls @ self.places
+        attraction: Singles = pulls @ self.positions
         return attraction
 
     def _repulsion(self, in_threads: ParallelMap) -> tuple[Singles, float]:
@@ -103,7 +103,7 @@ class Layout:
         at random each time, so that the borders between cells change.
         """
         cells = self._cells()
-        side, points = len(cells), self.places[cells]
+        side, points = len(cells), self.positions[cells]
         there = (cells >= 0).astype(np.float32)
         points *= there[..., None]
         sums = points.sum(axis=2).reshape(-1, 3)
@@ -126,7 +126,7 @@ class Layout:
             return total
 
         total = math.fsum(in_threads(compute_strip, range(side)))
-        repulsion = np.empty_like(self.places)
+        repulsion = np.empty_like(self.positions)
         repulsion[cells[cells >= 0]] = forces[cells >= 0]
         return repulsion, max(total, 1e-30)
 
@@ -137,12 +137,12 @@ class Layout:
         return np.divide(1, products, out=products)
 
     def _cells(self) -> NDArray[np.int64]:
-        """Rows in (side, side, members) cells of neighbouring places, padded with -1."""
-        count = len(self.places)
+        """Rows in (side, side, members) cells of neighbouring positions, padded with -1."""
+        count = len(self.positions)
         side = 1 if count <= EXACT_UP_TO else round(count**0.25)
         size = -(-count // side**2)
         angle = self.generator.random() * 2 * math.pi
-        turned = to_poincare(self.places) @ np.array(
+        turned = to_poincare(self.positions) @ np.array(
             [[math.cos(angle), -math.sin(angle)], [math.sin(angle), math.cos(angle)]], np.float32
         )
         strips = np.full(side**2 * size, -1)
@@ -153,28 +153,28 @@ class Layout:
 
     def _move(self, velocity: FloatArray, rate: float) -> None:
         """Make one step, no longer than `LONGEST_STEP`; then restore the midpoint and the root mean square radius."""
-        velocity = project_to_tangent(self.places, velocity)
+        velocity = project_to_tangent(self.positions, velocity)
         if self.levels is not None:
-            gaps = self.levels - distance_to_origin(self.places)
-            velocity += (LEVEL_PULL * rate * gaps)[:, None] * _outward(self.places)
-        lengths = tangent_norm(self.places, velocity)
+            gaps = self.levels - distance_to_origin(self.positions)
+            velocity += (LEVEL_PULL * rate * gaps)[:, None] * _outward(self.positions)
+        lengths = tangent_norm(self.positions, velocity)
         longest = LONGEST_STEP / math.sqrt(self.sharpness)
         velocity *= np.minimum(1, longest / np.maximum(lengths, longest))[:, None]
-        moved = exp_map(self.places, velocity)
+        moved = exp_map(self.positions, velocity)
         middle = normalise_sum(moved.sum(axis=0, dtype=np.float64))
         back = boost(lift(-middle[1:])).astype(np.float32)
         moved, velocity = moved @ back, velocity @ back
         radii = distance_to_origin(moved)
         factor = self.radius / float(np.sqrt(np.mean(radii**2)))
         space = moved[:, 1:] * (np.sinh(radii * factor) / np.maximum(np.sinh(radii), 1e-12))[:, None]
-        self.places = lift(space.astype(np.float32))
+        self.positions = lift(space.astype(np.float32))
         self.velocity = (velocity * factor).astype(np.float32)
         self.sharpness /= factor**2
 
 
-def _outward(places: Singles) -> Singles:
+def _outward(positions: Singles) -> Singles:
     """Unit tangent vectors that point away from the centre: (sinh r, cosh r e); zero at the centre itself."""
-    lengths = np.sqrt(squared_norm(places[:, 1:]))[:, None]
-    directions = places[:, 1:] / np.maximum(lengths, 1e-12)
-    outward: Singles = np.concatenate([lengths, places[:, :1] * directions], axis=1)
+    lengths = np.sqrt(squared_norm(positions[:, 1:]))[:, None]
+    directions = positions[:, 1:] / np.maximum(lengths, 1e-12)
+    outward: Singles = np.concatenate([lengths, positions[:, :1] * directions], axis=1)
     return outward

@@ -63,11 +63,11 @@ def neighbour_map(
         seed,
         lambda share: progress(0.1 + share / 4),
     )
-    places = np.empty((len(points), 3))
-    places[landmarks] = chosen
-    places[others] = _place_others(points, others, landmarks, chosen, geometry, levels)
+    positions = np.empty((len(points), 3))
+    positions[landmarks] = chosen
+    positions[others] = _place_others(points, others, landmarks, chosen, geometry, levels)
     progress(0.9)
-    return places
+    return positions
 
 
 def _lay_out(
@@ -77,11 +77,11 @@ def _lay_out(
     plane, _ = principal_plane(points, geometry)
     radius = FREE_RADIUS if levels is None else float(np.sqrt(np.mean(levels**2)))
     spread = float(np.sqrt(squared_norm(plane).mean())) or 1.0
-    # A little noise, because equal places would never separate.
+    # A little noise, because equal positions would never separate.
     start = plane / spread + np.random.default_rng(seed).normal(0, 1e-3, plane.shape)
     start *= radius / np.sqrt(squared_norm(start).mean())
-    places = Layout(neighbours, lift(start.astype(np.float32)), radius, levels, seed).run(STEPS, progress)
-    return places if levels is None else _fill_centre(places)
+    positions = Layout(neighbours, lift(start.astype(np.float32)), radius, levels, seed).run(STEPS, progress)
+    return positions if levels is None else _fill_centre(positions)
 
 
 def _level(ranks: NDArray[np.int64], count: int) -> FloatArray:
@@ -90,17 +90,17 @@ def _level(ranks: NDArray[np.int64], count: int) -> FloatArray:
     return radii
 
 
-def _fill_centre(places: FloatArray) -> FloatArray:
+def _fill_centre(positions: FloatArray) -> FloatArray:
     """Move the innermost points inwards, the first to its level and the last not at all; their order is unchanged."""
-    lengths = np.sqrt(squared_norm(places[:, 1:]))
-    inner = np.argsort(lengths, kind="stable")[: int(INNERMOST * len(places))]
+    lengths = np.sqrt(squared_norm(positions[:, 1:]))
+    inner = np.argsort(lengths, kind="stable")[: int(INNERMOST * len(positions))]
     ranks = np.arange(len(inner))
     weights = ranks / max(len(inner), 1)
     radii = np.arcsinh(lengths[inner])
-    moved = np.minimum(weights * radii + (1 - weights) * _level(ranks, len(places)), radii)
-    factors = np.ones(len(places))
+    moved = np.minimum(weights * radii + (1 - weights) * _level(ranks, len(positions)), radii)
+    factors = np.ones(len(positions))
     factors[inner] = np.sinh(moved) / np.maximum(lengths[inner], 1e-12)
-    return lift(places[:, 1:] * factors[:, None])
+    return lift(positions[:, 1:] * factors[:, None])
 
 
 def _place_others(
@@ -115,8 +115,8 @@ def _place_others(
     near, squared = nearest_neighbours(points[landmarks], points[others], PLACED_BY, geometry)
     apart = squared.astype(np.float64) + 1e-6  # a point may be at a landmark
     weights = (apart[:, :1] / apart) ** SHARPNESS
-    places = einstein_midpoint(chosen[near].astype(np.float64), weights)
+    positions = einstein_midpoint(chosen[near].astype(np.float64), weights)
     if levels is None:
-        return places
-    lengths = np.sqrt(squared_norm(places[:, 1:]))[:, None]
-    return lift(places[:, 1:] / np.maximum(lengths, 1e-12) * np.sinh(levels[others].astype(np.float64))[:, None])
+        return positions
+    lengths = np.sqrt(squared_norm(positions[:, 1:]))[:, None]
+    return lift(positions[:, 1:] / np.maximum(lengths, 1e-12) * np.sinh(levels[others].astype(np.float64))[:, None])

@@ -69,10 +69,10 @@ def _largest(vectors: FloatArray, spread: FloatArray) -> tuple[FloatArray, float
     spread = np.where(spread > NEGLIGIBLE * max(1.0, spread.max(initial=0)), spread, 0.0)
     chosen = np.argsort(-spread, kind="stable")[:2]
     directions = np.zeros((len(vectors), 2))
-    for place, column in enumerate(chosen):
+    for index, column in enumerate(chosen):
         if spread[column] > 0:
             direction = vectors[:, column] / np.sqrt(spread[column])
-            directions[:, place] = direction * np.sign(direction[np.abs(direction).argmax()])
+            directions[:, index] = direction * np.sign(direction[np.abs(direction).argmax()])
     total = spread.sum()
     return directions, float(spread[chosen].sum() / total) if total > 0 else 1.0
 

@@ -19,7 +19,7 @@ from lorentzrec.batch.recommending import (
     drop_erased,
     source_of_model,
 )
-from lorentzrec.batch.store_customers import customers_of
+from lorentzrec.batch.store_customers import list_customers
 from lorentzrec.data.vocabulary import Id
 from lorentzrec.errors import InputError
 from lorentzrec.ingest.spark_session import spark_session
@@ -37,7 +37,7 @@ from lorentzrec.ingest.storage import (
 from lorentzrec.model.artifact import load
 from lorentzrec.points.index import INDEX
 from lorentzrec.spark.scratch import absolute
-from lorentzrec.spark.tasks import run_each, threads_of
+from lorentzrec.spark.tasks import choose_threads, run_each
 
 TITLES = "titles.parquet"
 
@@ -106,7 +106,7 @@ def _recommend_locally(
 ) -> BatchReport:
     """Parts, index, titles and histories are in a folder next to `out`, which all workers reach."""
     folder, store = Path(parts.folder), source.store
-    customers = None if store is None else customers_of(store, source.model, parts, announce)
+    customers = None if store is None else list_customers(store, source.model, parts, announce)
     path = source.path if customers is None else customers.path
     assert path is not None
     batch = BatchRecommender(source.model if customers is None else customers.model, options)
@@ -181,7 +181,7 @@ def _write_part(
 ) -> dict[str, Any]:
     """In a task: write a part of the results, unless it is there."""
     if (part := parts.find(number)) is None:
-        options = replace(options, threads=threads_of(options.threads))
+        options = replace(options, threads=choose_threads(options.threads))
         part = parts.write(number, _open(parts.key, options, **inputs).part(number))
     return asdict(part)
 

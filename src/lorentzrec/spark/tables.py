@@ -41,7 +41,7 @@ def _view_state(table: Table, config: ResolvedConfig) -> State:
     return {name: array[:, : config.dimension + 1] if array.ndim == 2 else array for name, array in state.items()}
 
 
-def ranges_of(states: dict[str, State], bounds: Sequence[int]) -> Iterator[dict[str, State]]:
+def cut_ranges(states: dict[str, State], bounds: Sequence[int]) -> Iterator[dict[str, State]]:
     """The rows of one range after another: views, not copies."""
     for first, last in pairwise(bounds):
         yield {side: {name: array[first:last] for name, array in state.items()} for side, state in states.items()}
@@ -67,12 +67,12 @@ def _range_file(folder: str, number: int, name: str) -> str:
 
 def write_states(folder: str, bounds: Sequence[int], states: dict[str, State]) -> list[str]:
     """Write whole tables in ranges; returns the checksums of the files."""
-    return [write_range(folder, number, state) for number, state in enumerate(ranges_of(states, bounds))]
+    return [write_range(folder, number, state) for number, state in enumerate(cut_ranges(states, bounds))]
 
 
 def load_states(folder: str, checksums: Sequence[str], bounds: Sequence[int], states: dict[str, State]) -> None:
     """Read whole tables into the arrays of `states`."""
-    for number, sides in enumerate(ranges_of(states, bounds)):
+    for number, sides in enumerate(cut_ranges(states, bounds)):
         found = read_range(folder, number, checksums[number])
         for side, state in sides.items():
             for name, array in state.items():
@@ -98,8 +98,8 @@ def merge(before: State, copies: Sequence[State], *, hyperbolic: bool) -> State:
     A row that no worker changed stays, and one that a single worker changed is taken from that worker. Otherwise, with
     n copies x_k of a point x_0 and S = sum_k x_k, the centroid is c = S / sqrt(-<S, S>), in flat space the mean, and
     the merged point is exp_x0(sqrt(n) log_x0(c)): sqrt(n) times as far. Adagrad's sum becomes a_0 + mean_k (a_k - a_0),
-    so that the next steps are up to sqrt(n) times as long as with the sum. docs/scale.md has the measurements behind
-    both. Adam's averages are averaged, and its count of steps
+    so that the next steps are up to sqrt(n) times as long as with the sum. docs/lab/scale.md has the measurements
+    behind both. Adam's averages are averaged, and its count of steps
     is that of the copy with the most.
     """
     count = len(before["squared"])

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lorentzrec._version import __version__
-from lorentzrec.data.arrays import gather_groups, offsets_of
+from lorentzrec.data.arrays import gather_groups, make_offsets
 from lorentzrec.data.interactions import Interactions
 from lorentzrec.data.vocabulary import Vocabulary
 from lorentzrec.errors import InputError
@@ -31,10 +31,10 @@ from lorentzrec.learning.engine import EpochRunner, identify_kernels, make_table
 from lorentzrec.model.config import ResolvedConfig
 from lorentzrec.spark.scratch import Damaged, is_whole, read_arrays, write_arrays
 from lorentzrec.spark.tables import (
+    cut_ranges,
     find_changes,
     load_states,
     merge,
-    ranges_of,
     read_range,
     view_states,
     write_range,
@@ -62,7 +62,7 @@ class Plan:
     item_count: int
     workers: int
     threads: int | None
-    """Per worker; see `threads_of`."""
+    """Per worker; see `choose_threads`."""
     bounds: tuple[int, ...]
     """Where ranges of rows begin, and the end."""
 
@@ -125,7 +125,7 @@ def _run_tasks(
             yield pa.RecordBatch.from_arrays([pa.array([result])], names=["result"])
 
 
-def threads_of(given: int | None) -> int:
+def choose_threads(given: int | None) -> int:
     """The threads of a task: those given, or as many as Spark gives it (`spark.task.cpus`)."""
     return given or int(os.environ.get("OMP_NUM_THREADS") or 1)
 
@@ -197,11 +197,11 @@ def read_shard(
     return {"lengths": lengths} | {f"{name}s": events[name].to_numpy() for name in ("item_row", *names)}
 
 
-def interactions_of(arrays: dict[str, Any], item_count: int) -> Interactions:
+def make_interactions(arrays: dict[str, Any], item_count: int) -> Interactions:
     """A shard as interactions with numbers as ids."""
     lengths = arrays.pop("lengths")
     users, items = Vocabulary.numbered(len(lengths), name="user"), Vocabulary.numbered(item_count, name="item")
-    return Interactions(users, items, offsets_of(lengths.astype(np.int64)), **arrays)
+    return Interactions(users, items, make_offsets(lengths.astype(np.int64)), **arrays)
 
 
 class _Worker:
@@ -214,10 +214,10 @@ class _Worker:
         record = read_record(f"{shard_file(plan, number)}.json")
         if record is None:
             raise Damaged(f"{shard_file(plan, number)} is not complete: resume")
-        data = interactions_of(read_arrays(shard_file(plan, number), record["checksum"]), plan.item_count)
+        data = make_interactions(read_arrays(shard_file(plan, number), record["checksum"]), plan.item_count)
         config = ResolvedConfig.from_mapping(
             # what is sampled follows from the seed and the customer's row, which other workers have as well
-            plan.config | {"threads": threads_of(plan.threads), "seed": plan.config["seed"] ^ (number << 40)}
+            plan.config | {"threads": choose_threads(plan.threads), "seed": plan.config["seed"] ^ (number << 40)}
         )
         space = np.zeros((plan.item_count, config.dimension), np.float32)
         items = make_table(space, config)
@@ -253,7 +253,7 @@ def train_part(number: int, *, plan: Plan, task: Round) -> dict[str, Any]:
             parts=task.parts,
         )
         measured = asdict(result) | {"seconds": time.perf_counter() - started}
-    pairs = zip(*(ranges_of(states, plan.bounds) for states in (before, worker.states)), strict=True)
+    pairs = zip(*(cut_ranges(states, plan.bounds) for states in (before, worker.states)), strict=True)
     checksums = []
     for index, (old, new) in enumerate(pairs):
         changes = {side: find_changes(old[side], state) for side, state in new.items()}

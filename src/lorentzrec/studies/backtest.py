@@ -15,9 +15,10 @@ from typing import Any
 import numpy as np
 
 from lorentzrec.data.arrays import Integers
-from lorentzrec.data.interactions import Interactions, refuse_other_data
+from lorentzrec.data.interactions import Interactions, check_is_interactions
 from lorentzrec.data.splitting import SECONDS_PER_DAY
 from lorentzrec.errors import ConfigError, InputError
+from lorentzrec.evaluation.held_out import Candidates
 from lorentzrec.evaluation.next_events import next_events
 from lorentzrec.evaluation.protocol import evaluate
 from lorentzrec.learning.epochs import compile_kernels
@@ -67,6 +68,7 @@ def backtest(
     rehearse: float = REHEARSED_SHARE,
     prune_after: float | None = None,
     most_events: int = MOST_EVENTS,
+    candidates: Candidates = "unseen",
     say: Callable[[str], None] = lambda line: None,
 ) -> Iterator[BacktestDay]:
     """Measure the last `days` days with events before `until`, one after another.
@@ -76,7 +78,7 @@ def backtest(
     one stays as it is ("none"). Each is evaluated on the events of the day, at most `most_events`, by full ranking; all
     of them get the same histories.
     """
-    refuse_other_data(data, "backtest")
+    check_is_interactions(data, "backtest")
     if days < 1 or most_events < 1:
         raise ConfigError(f"days={days}, most_events={most_events}: give 1 or more of each")
     numbers, tested = _days(data, days, until)
@@ -92,13 +94,15 @@ def backtest(
             "none": lambda: start,
         }
         today, known = data.select(numbers <= day), numbers[numbers <= day] == day
-        task = next_events(today, known, most=most_events)
+        task = next_events(today, known, limit=most_events)
         measured = {}
         for name, make in made.items():
             model, seconds, processor_seconds, memory = _measure(make)
             if name == "update":
                 updated = model
-            report = evaluate(model, task.test, histories=task.histories, intervals=False)
+            report = evaluate(
+                model, task.test, histories=task.histories, intervals=False, candidates=candidates, metrics=["ndcg"]
+            )
             measured[name] = Measurement(report[METRIC], seconds, processor_seconds, memory)
         items = np.unique(today.item_rows[known])
         new_items = int((first.item_counts[items] == 0).sum())

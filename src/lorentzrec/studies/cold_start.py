@@ -59,7 +59,7 @@ def evaluate_cold(
     seed: chooses the cold items.
     """
     task = hold_out_items(data, test, share, seed, histories=histories)
-    known = attributes.align(task.learned.items).seen_with(task.learned.item_counts > 0)
+    known = attributes.align(task.learned.items).keep_values_of(task.learned.item_counts > 0)
     say(f"training on {task.train!r}, with attributes")
     informed = train(task.train, config, attributes=known.align(task.train.items), progress=False)
     say("training without attributes")

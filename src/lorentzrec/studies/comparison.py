@@ -20,8 +20,10 @@ from lorentzrec.data.arrays import Floats
 from lorentzrec.data.interactions import Interactions
 from lorentzrec.errors import ConfigError
 from lorentzrec.evaluation.baselines import EASE, GFCF, ItemItem, ItemKNN, Popularity, TransitionCounts
+from lorentzrec.evaluation.held_out import Candidates
 from lorentzrec.evaluation.peers import ImplicitALS, ImplicitBPR
-from lorentzrec.evaluation.protocol import Recommender, cutoff_of, evaluate
+from lorentzrec.evaluation.protocol import Recommender, evaluate, parse_cutoff
+from lorentzrec.evaluation.shop_baselines import TIFUKNN, UPCF, OwnFrequency, RecentPopularity
 from lorentzrec.evaluation.significance import Comparison, bootstrap_intervals, compare_pairs, compare_seeds
 from lorentzrec.model.config import TrainingConfig
 from lorentzrec.model.model import Model
@@ -39,13 +41,43 @@ SEEDLESS: dict[str, Callable[..., Recommender]] = {
     "transitions": TransitionCounts,
     "ease": EASE,
     "gf-cf": GFCF,
+    "recent-popularity": RecentPopularity,
+    "own-frequency": OwnFrequency,
+    "tifu-knn": TIFUKNN,
+    "up-cf": UPCF,
 }
 """Deterministic systems, which need one run only."""
 COSTLY = {"ease", "gf-cf"}
 """Systems that are compared only where they are named: they invert or factorise a matrix of all items."""
+OF_SHOPS = {"recent-popularity", "own-frequency", "tifu-knn", "up-cf"}
+"""Systems for shops whose customers buy again."""
 PEERS: dict[str, Callable[..., Recommender]] = {"implicit-als": ImplicitALS, "implicit-bpr": ImplicitBPR}
 GEOMETRIES = ("hyperboloid", "euclidean")
 SYSTEMS = (*GEOMETRIES, *SEEDLESS, *PEERS)
+Maker = Callable[[Interactions, int], Recommender]
+_REGISTERED: dict[str, Maker] = {}
+STARS = ((0.001, "***"), (0.01, "**"), (0.05, "*"))
+"""From a p-value, over customers and multiplied by the number of comparisons, to its mark in tables."""
+
+
+def register_system(name: str) -> Callable[[Maker], Maker]:
+    """Register a recommender of your own for this process, for `make_systems([NAME, ...])`::
+
+        @register_system("newest")
+        def newest(train, seed):
+            return Newest(train)
+
+    The function trains on `Interactions` with a seed, and returns a `Recommender`. Finished runs are identified by the
+    name: give another name, or another folder, after a change of the code.
+    """
+
+    def register(make: Maker) -> Maker:
+        if name in SYSTEMS:
+            raise ConfigError(f"{name} is a system of lorentzrec: give another name")
+        _REGISTERED[name] = make
+        return make
+
+    return register
 
 
 @dataclass(frozen=True)
@@ -53,7 +85,7 @@ class System:
     """A recommender with its settings."""
 
     name: str
-    """One of `SYSTEMS`."""
+    """One of `SYSTEMS`, or a registered one."""
     settings: Mapping[str, Any]
     """For a geometry the fields of its config, else the arguments of its class."""
 
@@ -63,6 +95,8 @@ class System:
             from lorentzrec.learning.trainer import train
 
             return train(data, self.config.replace(seed=seed, threads=threads), progress=False)
+        if self.name in _REGISTERED:
+            return _REGISTERED[self.name](data, seed)
         if self.name in SEEDLESS:
             return SEEDLESS[self.name](data, **self.settings)
         return PEERS[self.name](data, **self.settings, seed=seed, threads=threads)
@@ -168,19 +202,23 @@ class ComparisonReport(TabularReport):
         }
 
     def to_text(self) -> TableText:
-        """The table that `to_markdown` and `to_latex` write: mean and deviation over seeds, interval, tests."""
+        """The table that `to_markdown` and `to_latex` write: mean and deviation over seeds, interval, tests. Stars mark
+        differences over customers with p < 0.05, 0.01 and 0.001, after Bonferroni's correction."""
         rows = [
             (
                 str(row["system"]),
                 f"{row['value']:.4f}" + ("" if row["deviation"] is None else f" ± {row['deviation']:.4f}"),
                 f"{row['low']:.4f} to {row['high']:.4f}",
-                "" if row["difference"] is None else f"{row['difference']:+.4f}",
+                "" if row["difference"] is None else f"{row['difference']:+.4f}{self._stars(row['p_over_customers'])}",
                 *("" if row[name] is None else f"{row[name]:.2g}" for name in ("p_over_customers", "p_over_seeds")),
             )
             for row in self.to_frame().iter_rows(named=True)
         ]
         tests = ("difference", "p over customers", "p over seeds")
         return TableText(("system", self.metric, "95 % interval", *tests), rows)
+
+    def _stars(self, p_value: float) -> str:
+        return next((marks for bound, marks in STARS if p_value * len(self.differences) < bound), "")
 
 
 @dataclass(frozen=True)
@@ -209,8 +247,8 @@ def make_systems(
         configs = {geometry: config.replace(dimension=dimension) for geometry, config in configs.items()}
     found = []
     for name in dict.fromkeys(names):
-        if name not in SYSTEMS:
-            raise ConfigError(f"there is no system {name!r}: choose from {', '.join(SYSTEMS)}")
+        if name not in (*SYSTEMS, *_REGISTERED):
+            raise ConfigError(f"there is no system {name!r}: choose from {', '.join([*SYSTEMS, *_REGISTERED])}")
         settings: dict[str, Any] = {}
         if name in GEOMETRIES:
             left_out = ("geometry", "seed", "threads")
@@ -231,6 +269,7 @@ class Comparer:
     seeds: Sequence[int] = (0, 1, 2)
     threads: int | None = None
     say: Callable[[str], None] = lambda _: None
+    candidates: Candidates = "unseen"
 
     def tune(self, systems: Sequence[System]) -> list[System]:
         """The systems with the best settings of their grid on validation; those without a grid are unchanged."""
@@ -279,7 +318,7 @@ class Comparer:
         )
 
     def _part(self, system: System, seed: int, *, validating: bool = False) -> Part:
-        task, k = self.task, cutoff_of(self.metric)
+        task, k = self.task, parse_cutoff(self.metric)
         if validating:
             train, histories, test = task.train, task.train, task.validation
         else:
@@ -289,6 +328,7 @@ class Comparer:
             "settings": system.resolve_settings(train),
             "seed": None if system.name in SEEDLESS else seed,
             "k": k,
+            "candidates": self.candidates,
             "data": [train.digest, histories.digest, test.digest],
         }
         settings = ", ".join(f"{name}={value}" for name, value in system.settings.items())
@@ -299,14 +339,15 @@ class Comparer:
             started = time.perf_counter()
             model = system.train(train, seed, self.threads)
             seconds = time.perf_counter() - started
-            report = evaluate(model, test, k=k, histories=histories, intervals=False, threads=self.threads)
+            options: dict[str, Any] = {"histories": histories, "candidates": self.candidates, "threads": self.threads}
+            report = evaluate(model, test, k=k, intervals=False, **options)
             paired = {name: values for name, values in report.per_user.items() if "popularity" not in name}
             points: dict[str, Any] = {}
             if isinstance(model, Model):
                 alone = report
                 if model.memory is not None:
                     without = model.with_points(memory=None)
-                    alone = evaluate(without, test, k=k, histories=histories, intervals=False, threads=self.threads)
+                    alone = evaluate(without, test, k=k, intervals=False, **options)
                 points["points_alone"] = {name: metric.value for name, metric in alone.metrics.items()}
             return {
                 **points,

@@ -41,7 +41,8 @@ class PartStore:
         """Time that all results took, including that of earlier runs."""
 
     def run(self, parts: Sequence[Part], say: Callable[[str], None]) -> list[Any]:
-        """Return all results in order; `say` is called with a line for every part that has to be made."""
+        """Return all results in order; `say` is called with a line when a part begins, and one when it is
+        finished."""
         files = [self._locate(part) for part in parts]
         records = [_read(path, key) for path, key in files]
         waiting = [number for number, record in enumerate(records) if record is None]
@@ -50,6 +51,7 @@ class PartStore:
             say(f"{len(parts) - len(waiting)} of {len(parts)} parts are reused from an earlier run")
         spent = 0.0
         for done, number in enumerate(waiting, start=1):
+            say(f"part {done} of {len(waiting)}, {parts[number].name}: begins")
             record = records[number] = self._make(parts[number], *files[number])
             spent += record["seconds"]
             left = spent / done * (len(waiting) - done)

@@ -23,7 +23,7 @@ from lorentzrec.base.atomic import atomic_file, write_text
 from lorentzrec.base.library_faults import require_extra
 from lorentzrec.base.threads import available_cores
 from lorentzrec.errors import InputError, TrainingError
-from lorentzrec.evaluation.protocol import cutoff_of
+from lorentzrec.evaluation.protocol import parse_cutoff
 from lorentzrec.model.config import TrainingConfig
 from lorentzrec.studies.search_spaces import NEEDS_ORDER, OTHER_SCORE, SPACES, Between, Space
 from lorentzrec.studies.task import TuningTask
@@ -116,7 +116,7 @@ def tune(
     turn after that. `parallel`: trials at a time, each in its own process with an equal share of the `threads`.
     A search that ends early, by Ctrl-C or otherwise, can be resumed from the folder.
     """
-    cutoff_of(search.metric)
+    parse_cutoff(search.metric)
     cores = threads or available_cores()
     if not 1 <= parallel <= cores:
         raise InputError(f"parallel={parallel} with {cores} threads: each trial needs one, give 1 to {cores}")

@@ -61,8 +61,12 @@ OTHER_SCORE = {"score": "inner", "scale": 4.0}
 NEEDS_ORDER = frozenset({"recency"})
 """Without effect on data without times."""
 
-GRIDS: dict[str, dict[str, tuple[float, ...]]] = {
+GRIDS: dict[str, dict[str, tuple[float | None, ...]]] = {
     "item-knn": {"neighbours": (20, 50, 100, 300), "shrinkage": (0.0, 10.0, 50.0)},
+    "recent-popularity": {"days": (7.0, 14.0, 28.0, 56.0)},
+    "own-frequency": {"half_life": (None, 20.0, 40.0, 80.0, 160.0)},
+    "tifu-knn": {"own": (0.5, 0.7, 0.9), "between": (0.7, 0.9), "group_size": (3, 7)},
+    "up-cf": {"window": (5, 25, 100), "locality": (1.0, 5.0, 20.0)},
     "ease": {"regularisation": (50.0, 200.0, 500.0, 1000.0)},
     "gf-cf": {"share": (0.0, 0.1, 0.3)},
     "implicit-als": {"regularization": (0.01, 0.1, 1.0, 10.0), "alpha": (1.0, 10.0, 40.0)},

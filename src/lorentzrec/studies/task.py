@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lorentzrec.data.arrays import mask_of
+from lorentzrec.data.arrays import make_mask
 from lorentzrec.data.interactions import Interactions
 from lorentzrec.data.splitting import events_to_train_on
 from lorentzrec.errors import InputError
@@ -31,12 +31,14 @@ class TuningTask:
     @classmethod
     def from_parts(cls, parts: Mapping[str, Interactions]) -> TuningTask:
         """From the parts of a dataset, by name. Without a validation part, the last training event of every customer is
-        held out, or a random tenth of the training events if they have no times."""
+        held out, with orders the last order, or a random tenth of the training events if they have no times."""
         train, validation = parts["train"], parts.get("validation")
         before = events_to_train_on(parts)
         if validation is None:
             train, validation = (
-                train.split("leave_last_out") if train.ordered else train.split("random", ratio=VALIDATION_RATIO)
+                train.split("leave_last_order_out" if train.in_orders else "leave_last_out")
+                if train.ordered
+                else train.split("random", ratio=VALIDATION_RATIO)
             )
         return cls(train, validation, before, parts.get("test"), parts.get("history", before))
 
@@ -52,4 +54,4 @@ class TuningTask:
         if len(owners) <= users:
             return self.validation
         chosen = np.random.default_rng(seed).choice(owners, users, replace=False)
-        return self.validation.select(mask_of(chosen, len(self.validation.users))[self.validation.user_rows])
+        return self.validation.select(make_mask(chosen, len(self.validation.users))[self.validation.user_rows])

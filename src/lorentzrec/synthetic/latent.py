@@ -14,7 +14,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from lorentzrec.data.arrays import Floats, Integers, offsets_of
+from lorentzrec.data.arrays import Floats, Integers, make_offsets
 from lorentzrec.synthetic.hierarchy import STYLES
 
 REJECTED = -1
@@ -102,9 +102,9 @@ class HyperbolicPlane:
         return {"angle": 2 * np.pi * self.angles, "radius": 2 * np.log(2 / reach)}
 
     def draw(
-        self, generator: np.random.Generator, layer: Integers, places: Floats, activity: Integers, widening: float
+        self, generator: np.random.Generator, layer: Integers, positions: Floats, activity: Integers, widening: float
     ) -> Integers:
-        """One item of each `layer`, or `REJECTED`, near each row of `places`, for histories of length `activity`.
+        """One item of each `layer`, or `REJECTED`, near each row of `positions`, for histories of length `activity`.
 
         `widening` multiplies the reach, for customers who already have all items nearby.
         """
@@ -112,15 +112,15 @@ class HyperbolicPlane:
         unit = self.reach_of_one * activity * widening
         reach = unit * layers.largest[layer]
         # A distance by the linking curve of the layer's most popular item, at most half a turn away ...
-        area = np.interp(0.5 / reach, self._distance, self._area) * generator.random(len(places))
+        area = np.interp(0.5 / reach, self._distance, self._area) * generator.random(len(positions))
         distance = np.interp(area, self._area, self._distance)
-        side = np.where(generator.random(len(places)) < 0.5, -reach, reach)
-        angle = (places[:, 0] + side * distance) % 1.0
+        side = np.where(generator.random(len(positions)) < 0.5, -reach, reach)
+        angle = (positions[:, 0] + side * distance) % 1.0
         sizes = layers.sizes[layer]
         item = layers.starts[layer] + np.minimum((angle * sizes).astype(np.int64), sizes - 1)
         # ... thinned to the curve of the item at that position.
         thinned = self._linking(distance * reach / (unit * layers.degrees[item]))
-        return np.where(generator.random(len(places)) * self._linking(distance) < thinned, item, REJECTED)
+        return np.where(generator.random(len(positions)) * self._linking(distance) < thinned, item, REJECTED)
 
 
 class FlatSquare:
@@ -137,7 +137,7 @@ class FlatSquare:
         self.spread = temperature / 3
         self.per_cluster = -(-layers.sizes // len(STYLES))
         # Slots (cluster, position in cluster) of each layer; those without an item hold REJECTED.
-        self.slot_starts = offsets_of(self.per_cluster * len(STYLES))
+        self.slot_starts = make_offsets(self.per_cluster * len(STYLES))
         self.items = np.full(self.slot_starts[-1], REJECTED)
         self.sectors = np.empty(len(layers.degrees), np.int64)
         for layer, (start, size) in enumerate(zip(layers.starts, layers.sizes, strict=True)):
@@ -156,19 +156,19 @@ class FlatSquare:
         return {"x": self.x, "y": self.y}
 
     def draw(
-        self, generator: np.random.Generator, layer: Integers, places: Floats, activity: Integers, widening: float
+        self, generator: np.random.Generator, layer: Integers, positions: Floats, activity: Integers, widening: float
     ) -> Integers:
         """As `HyperbolicPlane.draw`."""
         layers = self.layers
-        there = (places + generator.normal(0, self.spread * widening, places.shape)) % 1.0
+        there = (positions + generator.normal(0, self.spread * widening, positions.shape)) % 1.0
         column, row = (
             np.minimum((there[:, axis] * STYLE_GRID[axis]).astype(np.int64), STYLE_GRID[axis] - 1) for axis in (0, 1)
         )
         sector = (row // 4 * 4 + column // 4) * 16 + row % 4 * 4 + column % 4
         size = self.per_cluster[layer]
-        slot = sector * size + (generator.random(len(places)) * size).astype(np.int64)
+        slot = sector * size + (generator.random(len(positions)) * size).astype(np.int64)
         item = self.items[self.slot_starts[layer] + slot]
-        accepted = generator.random(len(places)) * layers.largest[layer] < layers.degrees[item]
+        accepted = generator.random(len(positions)) * layers.largest[layer] < layers.degrees[item]
         return np.where(accepted, item, REJECTED)
 
 

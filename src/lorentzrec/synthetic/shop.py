@@ -69,7 +69,7 @@ class SyntheticShop:
         if layers.degrees.max() > config.customers * (1 + ROUNDING):
             raise ConfigError(
                 f"with exponent {config.exponent} the most popular item needs {layers.degrees.max():,.0f} customers; "
-                f"there are {config.customers:,}: raise the exponent, or give fewer interactions or more customers"
+                f"there are {config.customers:,}: {self._suitable_exponent()}give fewer interactions or more customers"
             )
         # In random order, so that ids do not reveal popularity.
         self.numbers: Integers = generator.permutation(config.items)
@@ -178,6 +178,16 @@ class SyntheticShop:
         items = self._choose(generator, customer, lengths, self._places(generator, opens_history, opens_session))
         return customer, items, _times(generator, customer, opens_history, opens_session, config), opens_session
 
+    def _suitable_exponent(self) -> str:
+        """The next exponent with which no item needs more customers than there are."""
+        config = self.config
+        for tenths in range(int(10 * config.exponent) + 1, 201):
+            generator = np.random.default_rng([config.seed, 0])
+            layers = Layers(config.items, config.interactions, tenths / 10, generator)
+            if layers.degrees.max() <= config.customers * (1 + ROUNDING):
+                return f"give exponent={tenths / 10:g} or more, or "
+        return ""
+
     def _calibrate(self) -> None:
         """Draw the first block a few times, each time raising the degrees of items with fewer links than expected.
 
@@ -203,7 +213,7 @@ class SyntheticShop:
         return np.cumsum(steps, axis=0) % 1.0
 
     def _choose(
-        self, generator: np.random.Generator, customer: Integers, lengths: Integers, places: Floats
+        self, generator: np.random.Generator, customer: Integers, lengths: Integers, positions: Floats
     ) -> Integers:
         """An item for each event, none twice for one customer."""
         items = np.full(len(customer), REJECTED)
@@ -215,7 +225,7 @@ class SyntheticShop:
             while len(waiting):
                 widening = 2.0 ** min(40, max(0, rounds - PATIENCE) + tries // MANY_TRIES)
                 activity = lengths[customer[waiting]]
-                items[waiting] = self.world.draw(generator, layers, places[waiting], activity, widening)
+                items[waiting] = self.world.draw(generator, layers, positions[waiting], activity, widening)
                 rejected = items[waiting] == REJECTED
                 waiting, layers, tries = waiting[rejected], layers[rejected], tries + 1
             # Of equal pairs all but one are drawn again; only customers with such pairs are checked again.

@@ -54,7 +54,7 @@ def speed(users: int, items: int, per_item: int) -> list[dict[str, Any]]:
     return rows
 
 
-def attributes_of(file: Path) -> ItemAttributes:
+def make_attributes(file: Path) -> ItemAttributes:
     """The brand is the first of an item's numbers, and the category path without its root the rest."""
     numbers: dict[str, list[int]] = json.loads(file.read_text())
     columns = {
@@ -91,7 +91,7 @@ def main() -> None:
             print(missing)
             continue
         file = found.paths[0]
-        attributes = attributes_of(file.with_name(f"{category}_item2attributes.json"))
+        attributes = make_attributes(file.with_name(f"{category}_item2attributes.json"))
         data, rows = found.interactions(), []
         for seed in SEEDS[:1] if small else SEEDS:
             for geometry in ("hyperboloid", "euclidean"):

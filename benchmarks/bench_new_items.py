@@ -74,7 +74,7 @@ def quality(data: Interactions) -> list[dict[str, Any]]:
     known = take_items(past.select(~new[past.item_rows]), np.flatnonzero(~new & (past.item_counts > 0)))
     start = train(known, progress=False)
     tests = {
-        name: next_events(data, ~before & chosen[data.item_rows], most=3000)
+        name: next_events(data, ~before & chosen[data.item_rows], limit=3000)
         for name, chosen in (("new", new), ("known", ~new))
     }
 

@@ -1,4 +1,4 @@
-"""Time per epoch on Spark against the number of workers: the model of docs/scale.md, with measured epochs.
+"""Time per epoch on Spark against the number of workers: the model of docs/lab/scale.md, with measured epochs.
 
     python benchmarks/capacity.py docs/images/capacity.svg
 

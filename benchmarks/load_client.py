@@ -39,6 +39,8 @@ class Task:
     rate: float | None = None
     """Requests per second; None: the next one as soon as a connection is free."""
     connections: int = 32
+    key: str | None = None
+    """Of the service, if it needs one."""
 
 
 @dataclass
@@ -89,10 +91,11 @@ class Connection:
         self._socket.close()
 
 
-def post(path: str, body: str) -> bytes:
+def post(path: str, body: str, key: str | None = None) -> bytes:
     """A request as it is sent."""
     encoded = body.encode()
     head = f"POST {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
+    head += f"X-API-Key: {key}\r\n" if key else ""
     return f"{head}Content-Length: {len(encoded)}\r\n\r\n".encode() + encoded
 
 
@@ -108,7 +111,7 @@ def fault(status: int, body: bytes) -> str | None:
 
 def run(task: Task, stopped: threading.Event) -> Tally:
     """Send requests for the seconds of the task, or until it is stopped."""
-    requests = [post("/v1/recommend", body) for body in task.bodies]
+    requests = [post("/v1/recommend", body, task.key) for body in task.bodies]
     tally, latencies, labels = Tally(), [], Counter[str]()
     numbers, start = count(), time.perf_counter() + 0.1
 

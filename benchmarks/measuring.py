@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lorentzrec import Interactions
-from lorentzrec.data.interactions import offsets_of
+from lorentzrec.data.interactions import make_offsets
 from lorentzrec.data.vocabulary import Vocabulary
 from lorentzrec.learning.run import TrainingRun
 
@@ -38,7 +38,7 @@ def like_movielens(events: int = 8_000_000, users: int = 138_000, items: int = 2
     return Interactions(
         users=Vocabulary.numbered(users, name="user"),
         items=Vocabulary.numbered(items, name="item"),
-        offsets=offsets_of(np.bincount(owners, minlength=users)),
+        offsets=make_offsets(np.bincount(owners, minlength=users)),
         item_rows=item_rows[order],
         times=times[order],
     )

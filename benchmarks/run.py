@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-BENCHMARKS = ("start", "bpr", "wmrb", "memory", "ranking", "boosts", "new_items", "attributes", "quality")
+BENCHMARKS = ("start", "bpr", "wmrb", "memory", "ranking", "boosts", "rules", "new_items", "attributes", "quality")
 """Preparing and synthesizing data take longer; run bench_prepare.py and bench_synthesize.py separately."""
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from lorentzrec.data.interactions import Interactions
 from lorentzrec.errors import TrainingError
-from lorentzrec.evaluation.protocol import cutoff_of, evaluate
+from lorentzrec.evaluation.protocol import evaluate, parse_cutoff
 from lorentzrec.learning.trainer import train
 from lorentzrec.model.config import TrainingConfig
 from lorentzrec.studies.parts import Part
@@ -62,7 +62,7 @@ class Measured:
 
 def measure(task: DataSetTask, context: Context) -> Table:
     """Every change on one data set."""
-    found, k = context.data.find(task.name), cutoff_of(task.metric)
+    found, k = context.data.find(task.name), parse_cutoff(task.metric)
     split = task.split(found)
     learned, validation = split.train, split.sample_validation(USERS)
     changes = [change for change in CHANGES if _matters(change, learned)]

@@ -1,9 +1,9 @@
 """The paper's Table 2: hyperboloid and Euclidean recommenders on Amazon's reviews, the same grid for both.
 
-Where the paper leaves a choice, `docs/paper.md` has the reasons. In short: a step is one triplet, so rates are those of
-a sum over the batch; the regularisation is read as added once per batch of 128, and a second reading, once per triplet,
-is measured at the paper's best settings. The paper chose its settings on the test; its table is repeated in that way,
-and then with settings chosen on a validation item.
+Where the paper leaves a choice, docs/lab/paper.md has the reasons. In short: a step is one triplet, so rates are those
+of a sum over the batch; the regularisation is read as added once per batch of 128, and a second reading, once per
+triplet, is measured at the paper's best settings. The paper chose its settings on the test; its table is repeated in
+that way, and then with settings chosen on a validation item.
 """
 
 from __future__ import annotations

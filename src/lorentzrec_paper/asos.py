@@ -18,7 +18,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from lorentzrec.data.arrays import mask_of
+from lorentzrec.data.arrays import make_mask
 from lorentzrec.data.interactions import Interactions
 from lorentzrec.evaluation.baselines import Popularity
 from lorentzrec.evaluation.report import Metric
@@ -144,7 +144,7 @@ class Shop:
             self.clock.append(time.perf_counter())
         # Uniformly in time, as in the paper: any event of the 51 weeks may be chosen.
         places = np.random.default_rng(0).choice(len(train_part), self.validation_events, replace=False)
-        chosen = mask_of(places, len(train_part))
+        chosen = make_mask(places, len(train_part))
         return train_part.select(~chosen), train_part.select(chosen), test
 
     def numbers(self) -> ShopNumbers:

@@ -27,7 +27,7 @@ from lorentzrec.geometry.hyperboloid import (
     tangent_norm,
 )
 from lorentzrec.geometry.midpoint import einstein_midpoint
-from lorentzrec.geometry.sums import total_weight, weighted_sum, weights_of
+from lorentzrec.geometry.sums import find_weights, total_weight, weighted_sum
 from lorentzrec.studies.parts import Part
 from lorentzrec_paper.experiment import Column, Context, Experiment, Figure, Outcome, Table, Verdict
 
@@ -105,7 +105,7 @@ def einstein_midpoint_as_printed(points: FloatArray, weights: FloatArray | None 
     this form favours far points so much that the midpoint of two points is not half-way and moves when the origin does.
     """
     klein = to_klein(points)
-    factors = weights_of(points, weights) * points[..., 0] ** 2
+    factors = find_weights(points, weights) * points[..., 0] ** 2
     return from_klein(weighted_sum(klein, factors) / total_weight(klein, factors)[..., None])
 
 
@@ -157,7 +157,7 @@ def _mean_pull(mean: FloatArray, points: FloatArray, shares: FloatArray) -> Floa
 
 def _shares(points: FloatArray, weights: FloatArray | None) -> FloatArray:
     """Weights that sum to one."""
-    return weights_of(points, weights) / total_weight(points, weights)[..., None]
+    return find_weights(points, weights) / total_weight(points, weights)[..., None]
 
 
 def on_line(places: FloatArray) -> FloatArray:

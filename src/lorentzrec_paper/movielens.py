@@ -1,7 +1,7 @@
 """The paper's figure of MovieLens: does the asymmetric recommender learn as much as the symmetric one, and sooner?
 
 The asymmetric model computes a customer's point from the films of the history, the symmetric one learns a point for
-each customer. The paper's rate can be read in two ways (`docs/paper.md`): 0.1 as the step of a mean over the batch of
+each customer. The paper's rate can be read in two ways (docs/lab/paper.md): 0.1 as the step of a mean over the batch of
 1024, or of a sum. Both are run, and also the same loss with an adaptive optimiser.
 """
 
@@ -56,7 +56,7 @@ WMRB = TrainingConfig(
     targets="shared",
     recency=1.0,
 )
-"""What the paper's recommenders of films and of its shop have in common; `docs/paper.md` explains how it was read."""
+"""What the paper's recommenders of films and of its shop have in common; docs/lab/paper.md explains how it was read."""
 PAPERS = WMRB.replace(epochs=20, learning_rate=0.1 / BATCH, regularisation=0.01)
 READINGS = {
     "paper, rate 0.1 of a mean": PAPERS,

@@ -4,6 +4,7 @@ the tests, which a checkout has and an installation does not."""
 from __future__ import annotations
 
 import os
+import random
 import shutil
 import signal
 import socket
@@ -12,6 +13,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Self
 
@@ -20,6 +22,8 @@ from lorentzrec.errors import InputError
 HOST = "127.0.0.1"
 PATIENCE = 120.0
 """Seconds that a server may take to start."""
+PORTS = range(20_000, 32_000)
+"""Below those that Linux gives to outgoing connections, which would take the port of a server that is stopped."""
 
 
 class Server:
@@ -114,6 +118,9 @@ class Service(Server):
 
 
 def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind((HOST, 0))
-        return int(probe.getsockname()[1])
+    """A port that no process uses. It is random, so that programs which look at the same time find different ones."""
+    for port in random.Random().sample(PORTS, 100):
+        with suppress(OSError), socket.socket() as probe:
+            probe.bind((HOST, port))
+            return port
+    raise InputError(f"a hundred ports from {PORTS.start} to {PORTS.stop} are in use: end some of the programs")

@@ -188,9 +188,11 @@ def measure_ours(shop: Shop, task: int, seed: int) -> Measured:
     return Measured.of(train(part.train, BASE.replace(seed=seed), progress=False), part)
 
 
-def measure_baseline(shop: Shop, task: int, name: str, settings: Mapping[str, float]) -> Measured:
+def measure_baseline(
+    shop: Shop, task: int, name: str, settings: Mapping[str, float], candidates: Sequence[Candidates] = CANDIDATES
+) -> Measured:
     part = shop.tasks[task]
-    return Measured.of(SYSTEMS[name][0](part.train, **settings), part)
+    return Measured.of(SYSTEMS[name][0](part.train, **settings), part, candidates)
 
 
 def measure(shop: Shop, context: Context) -> list[Result]:
@@ -222,12 +224,15 @@ def measure(shop: Shop, context: Context) -> list[Result]:
 def _measure_tuned(
     shop: Shop, key: dict[str, Any], name: str, grid: Grid, tests: Sequence[int], context: Context
 ) -> Result:
-    def make_part(task: int, settings: Mapping[str, float]) -> Part:
-        words = f"{shop.title}, {name} {_words(settings)}, {f'test {task}' if task else 'validation'}"
-        run = partial(measure_baseline, shop, task, name, settings)
-        return Part(words, key | {"system": name, "settings": dict(settings), "task": task}, run)
-
     kind: Candidates = "new" if name in OF_NEW_ITEMS else "all"
+
+    def make_part(task: int, settings: Mapping[str, float]) -> Part:
+        candidates = CANDIDATES if task else (kind,)
+        words = f"{shop.title}, {name} {_words(settings)}, {f'test {task}' if task else 'validation'}"
+        run = partial(measure_baseline, shop, task, name, settings, candidates)
+        identity = {"system": name, "settings": dict(settings), "task": task, "candidates": candidates}
+        return Part(words, key | identity, run)
+
     best = grid[0]
     if len(grid) > 1:
         tried = context.run(Measured, [make_part(0, settings) for settings in grid])

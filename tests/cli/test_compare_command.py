@@ -90,7 +90,7 @@ def test_compare_shows_tests_and_a_plot_and_keeps_its_runs(
         *systems,
     ]
     first = run("compare", shop, *options)
-    assert first.stderr.count("part ") == 5
+    assert first.stderr.count(": begins") == 5
     lines = first.stdout.splitlines()
     header = next(place for place, line in enumerate(lines) if line.startswith("system "))
     rows = lines[header + 2 : header + 5]

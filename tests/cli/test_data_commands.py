@@ -275,3 +275,24 @@ def test_an_error_about_a_file_has_a_command_to_copy(tmp_path: Path) -> None:
     ambiguous = error_of("prepare", path, "--out", tmp_path / "other")
     assert "--decimal , or --thousands ," in ambiguous
     assert "try:" not in ambiguous  # the wrong one of the two would divide every weight by 1,000
+
+
+def test_deliveries_on_the_command_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("base.csv").write_text("user,item,time\nann,tea,10\nbob,cup,20\n")
+    Path("day.csv").write_text("user,item,time\nann,jam,15\n")
+    run("prepare", "base.csv", "--out", "shop")
+    result = run("prepare", "--append", "day.csv", "--out", "shop")
+    assert re.search(r"day\.csv appended +count", result.stdout)
+    assert "The dataset shop has 3 events, 2 users, 3 items" in result.stdout
+    assert "1 event is not newer" in result.stderr
+    assert run_json("prepare", "--append", "day.csv", "--out", "shop")["unchanged"] is True
+    assert "events of customers" not in run("stats", "shop").stderr
+    assert "--append uses the options of the dataset, so it takes no --split" in error_of(
+        "prepare", "--append", "day.csv", "--out", "shop", "--split", "leave_last_out"
+    )
+    assert "prepare without --append takes no --replace" in error_of("prepare", "base.csv", "--out", "x", "--replace")
+    assert "there are no event files" in error_of("prepare", "--out", "other")
+    assert run_json("prepare", "--compact", "--out", "shop")["counts"] == {"events": 3, "users": 2, "items": 3}
+    assert run_json("prepare", "--compact", "--out", "shop") == {"address": "shop", "unchanged": True}
+    assert open_dataset("shop").interactions().history_ids("ann") == ["tea", "jam"]

@@ -11,6 +11,7 @@ from lorentzrec import Interactions, evaluate, load
 from lorentzrec.data.splitting import before_test, split
 from lorentzrec.evaluation.baselines import ItemKNN, Popularity
 from lorentzrec.evaluation.protocol import Recommender
+from lorentzrec.geometry.triangles import mean_angle_sum
 from tests.cli.command_line import SETTINGS, error_of, run, run_json
 
 
@@ -46,6 +47,15 @@ def test_both_protocols_stand_side_by_side(model: Path, shop: Path) -> None:
     assert "note: the popularity of the held-out items themselves" in result.stderr
 
 
+def test_how_much_curvature_is_used(model: Path, shop: Path, tmp_path: Path) -> None:
+    degrees = run_json("evaluate", model, shop, "--metrics", "gini")["triangle_degrees"]
+    assert degrees == pytest.approx(mean_angle_sum(load(model).item_points))
+    assert 0 < degrees < 180
+    assert f"are {degrees:.1f} degrees together, in flat space 180" in run("evaluate", model, shop).stdout
+    run("train", shop, "--out", tmp_path / "flat", *SETTINGS, "--set", "geometry=euclidean")
+    assert run_json("evaluate", tmp_path / "flat", shop, "--metrics", "gini")["triangle_degrees"] is None
+
+
 def test_chosen_metrics(model: Path, shop: Path) -> None:
     result = run_json("evaluate", model, shop, "--metrics", "map, gini")["systems"]["model"]
     assert list(result["full"]["metrics"]) == ["map@10", "gini@10"]
@@ -54,6 +64,15 @@ def test_chosen_metrics(model: Path, shop: Path) -> None:
     assert "gini@10" in shown
     assert "sampled" not in shown
     assert error_of("evaluate", model, shop, "--metrics", "auc").startswith("there is no metric 'auc' of full ranking")
+
+
+def test_candidates_may_have_been_bought_before(model: Path, shop: Path) -> None:
+    result = run_json("evaluate", model, shop, "--candidates", "all", "--baselines")["systems"]
+    assert result.keys() == {"model", "popularity", "item-kNN", "own frequency"}
+    parts = {name: Interactions.from_dataset(shop, name) for name in ("train", "validation", "test")}
+    expected = evaluate(load(model), parts["test"], candidates="all", histories=before_test(parts))
+    assert result["model"] == {"full": expected.to_dict()}
+    assert error_of("evaluate", model, shop, "--candidates", "some").startswith("there are no candidates 'some'")
 
 
 def test_histories_go_up_to_the_test() -> None:

@@ -113,7 +113,7 @@ def test_publishing_what_cannot_be(model: Path, events_file: Path, store: str, t
     assert "holds no store: publish a model to" in error_of("publish", "--to", store, "--rollback")
     assert "is not the address of a store" in error_of("publish", model, "--to", "ftp://x")
     assert "occurs twice: give each item once" in error_of("publish", model, "--to", store, "--items", events_file)
-    (tmp_path / "bare.csv").write_text("item,colour\ni1,red\n")
+    (tmp_path / "bare.csv").write_text("item\ni1\n")
     assert "has no information about items" in error_of(
         "publish", model, "--to", store, "--items", tmp_path / "bare.csv"
     )
@@ -126,23 +126,19 @@ def test_publishing_what_cannot_be(model: Path, events_file: Path, store: str, t
 def test_live_items(model: Path, store: str, tmp_path: Path) -> None:
     assert "holds no store" in error_of("live", store)
     run("publish", model, "--to", store, "--no-map")
-    assert run_json("live", store) == {"store": store, "items": None, "removed": []}
+    assert run_json("live", store) == {"store": store, "live": None, "removed": 0}
     assert run("live", store).stdout == f"every item is live in {store}\n"
     shown = run("live", store, "--remove", "i4,nosuch")
-    assert shown.stdout == f"every item is live in {store}, except 2 items that were removed:\ni4\nnosuch\n"
+    assert shown.stdout == f"every item is live in {store}, except 2 items that were removed\n"
+    assert run("live", store, "--list").stdout == f"{shown.stdout}i4\nnosuch\n"
     assert re.fullmatch(r"note: 1 id is not in version \S+, but kept for a later one: nosuch\n", shown.stderr)
-    assert run_json("live", store, "--add", "nosuch") == {"store": store, "items": None, "removed": ["i4"]}
+    assert run_json("live", store, "--add", "nosuch", "--list")["removed_ids"] == ["i4"]
     (tmp_path / "stock.txt").write_text("i3\ni1\n\n i2 \n")
-    assert run_json("live", store, "--set", tmp_path / "stock.txt")["items"] == ["i1", "i2", "i3"]
-    assert run_json("live", store, "--add", "i9, i8", "--add", "i7", "--remove", "i1")["items"] == [
-        "i2",
-        "i3",
-        "i7",
-        "i8",
-        "i9",
-    ]
-    assert run("live", store, "--remove", "i7,i8,i9").stdout == f"2 items are live in {store}\ni2\ni3\n"
-    assert run_json("live", store, "--all")["items"] is None
+    assert run_json("live", store, "--set", tmp_path / "stock.txt", "--list")["live_ids"] == ["i1", "i2", "i3"]
+    assert run_json("live", store, "--add", "i9, i8", "--add", "i7", "--remove", "i1")["live"] == 5
+    assert run_json("live", store, "--list")["live_ids"] == ["i2", "i3", "i7", "i8", "i9"]
+    assert run("live", store, "--remove", "i7,i8,i9").stdout == f"2 items are live in {store}\n"
+    assert run_json("live", store, "--all")["live"] is None
     assert run("live", store, "--remove", "i7").stderr == ""
     items = next((tmp_path / "store" / "versions").glob("*/items.sqlite"))
     items.write_bytes(items.read_bytes()[:-1])
@@ -165,14 +161,16 @@ def test_a_list_of_live_items_that_is_probably_a_mistake_needs_force(model: Path
     message = error_of("live", store, "--set", listed("i1", "x1", "x2"))
     assert "2 of the 3 ids in the list are not in version" in message
     assert "so nothing is changed: check it, and give --force if it is meant" in message
-    assert run_json("live", store)["items"] is None
-    assert run_json("live", store, "--set", listed("i1", "i2", "i3", "i4", "i5", "x1"))["items"][-1] == "x1"
+    assert run_json("live", store)["live"] is None
+    assert (
+        run_json("live", store, "--set", listed("i1", "i2", "i3", "i4", "i5", "x1"), "--list")["live_ids"][-1] == "x1"
+    )
     message = error_of("live", store, "--set", listed("i1", "i2"))
     assert "the list has 2 ids, fewer than half of the 6 in the list that it replaces" in message
     assert "the list is empty" in error_of("live", store, "--set", listed())
-    assert len(run_json("live", store)["items"]) == 6
-    assert run_json("live", store, "--set", listed("i1", "i2"), "--force")["items"] == ["i1", "i2"]
-    assert run_json("live", store, "--set", listed("x1"), "--force")["items"] == ["x1"]
+    assert run_json("live", store)["live"] == 6
+    assert run_json("live", store, "--set", listed("i1", "i2"), "--force", "--list")["live_ids"] == ["i1", "i2"]
+    assert run_json("live", store, "--set", listed("x1"), "--force", "--list")["live_ids"] == ["x1"]
 
 
 def test_a_store_that_is_not_available_is_closed_and_served_all_the_same(
@@ -239,3 +237,23 @@ def test_arms(model: Path, store: str, events_file: Path, tmp_path: Path) -> Non
     assert run_json("publish", "--to", store, "--rollback")["model"] == main
     run_json("publish", model, "--to", store, "--no-map", "--arm", "flat=0")
     assert [*run_json("arms", store, "--end", "flat")["arms"]] == ["main"]
+
+
+def test_histories_since_the_current_version(store: str, tmp_path: Path) -> None:
+    """Of four new events, one is older than the newest of the model, one of the same moment, and two are newer."""
+    rows = [f"u{user},i{(user + step) % 8},{10 * step}" for step in range(6) for user in range(12)]
+    (tmp_path / "old.csv").write_text("user,item,time\n" + "\n".join(rows) + "\n")
+    model = make(tmp_path / "model", "train", tmp_path / "old.csv", *SETTINGS)
+    publish = ("publish", model, "--to", store, "--no-map", "--force")
+    assert "--since is for --histories: give both" in error_of(*publish, "--since", "last")
+    assert run_json(*publish)["events"] is None
+    (tmp_path / "new.csv").write_text("user,item,time\nu1,i1,30\nu1,i2,50\nu1,i3,51\nu2,i3,60\n")
+    make(tmp_path / "day", "prepare", tmp_path / "new.csv")
+
+    def publish_since(moment: str) -> int:
+        result = run_json(*publish, "--histories", "--since", moment, "--items", tmp_path / "day")
+        return int(result["events"]["accepted"])
+
+    assert publish_since("last") == 2
+    assert publish_since("1970-01-01T00:00:50Z") == 1
+    assert publish_since("0") == 1

@@ -33,9 +33,24 @@ def test_a_person_sees_settings_epochs_notes_and_place(events_file: Path, tmp_pa
     result = run("train", events_file, "--out", tmp_path / "model", *SETTINGS, "--set", "negative_count=40")
     assert "3 epochs in" in result.stdout
     assert f"The model is in {tmp_path / 'model'}" in result.stdout
-    assert "geometry=hyperboloid, model=asymmetric" in result.stderr
-    assert "history=causal" in result.stderr, "the settings are the resolved ones"
+    shown = next(line for line in result.stderr.splitlines() if "learning_rate=" in line)
+    assert {one.partition("=")[0] for one in shown.split(", ")} == {
+        *("geometry", "dimension", "history", "epochs", "learning_rate"),
+        *(one.partition("=")[0] for one in SETTINGS if "=" in one),
+        "negative_count",
+    }
+    assert "history=causal" in shown, "the settings are the resolved ones"
+    assert "clipped" not in result.stdout
     assert "note: negative_count is 40, more than the 30 items: all of them are used" in result.stderr
+
+
+def test_verbose_shows_all_settings_and_counts(events_file: Path, tmp_path: Path) -> None:
+    result = run("train", events_file, "--out", tmp_path / "model", *SETTINGS, "--verbose")
+    assert "clipped" in result.stdout
+    assert "capped" in result.stdout
+    shown = [line for line in result.stderr.splitlines() if "geometry=" in line]
+    assert len(shown) == 1
+    assert "model=asymmetric" in shown[0]
 
 
 def test_a_person_at_a_terminal_sees_every_note_once(events_file: Path, tmp_path: Path) -> None:

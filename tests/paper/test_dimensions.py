@@ -44,7 +44,7 @@ def context_of(folder: Path, *, quick: bool = False) -> Context:
     return Context(DataFolder(folder), PartStore(folder / "parts"), quick, say=lambda _: None)
 
 
-def rows_of(outcome: Outcome, table: int, title: str) -> list[dict[str, Any]]:
+def require_rows(outcome: Outcome, table: int, title: str) -> list[dict[str, Any]]:
     chosen = outcome.tables[table]
     rows = [dict(zip([one.name for one in chosen.columns], row, strict=True)) for row in chosen.rows]
     return [row for row in rows if title in (row.get("data set"), row.get("data set, metric"))]
@@ -58,9 +58,9 @@ def test_a_small_run_gives_the_numbers_of_train_and_evaluate_and_is_stored(tmp_p
     write_attributes(tmp_path, {item: [7] + [8] * depth for item, depth in depths.items()})
     context = context_of(tmp_path)
     found = dimensions.run(context)
-    assert [row["d"] for row in rows_of(found, 0, f"{TITLE}, NDCG@10")] == [2, 3]
-    assert [row["trials"] for row in rows_of(found, 3, TITLE)] == [2] * 4
-    edges = {row["at an edge of what was tried"] for row in rows_of(found, 3, TITLE)}
+    assert [row["d"] for row in require_rows(found, 0, f"{TITLE}, NDCG@10")] == [2, 3]
+    assert [row["trials"] for row in require_rows(found, 3, TITLE)] == [2] * 4
+    edges = {row["at an edge of what was tried"] for row in require_rows(found, 3, TITLE)}
     assert edges == {"learning_rate, scale"}, "one trial of each score"
 
     split = dimensions.DATA_SETS[3].split(context.data.find(dimensions.DATA_SETS[3].name))
@@ -73,17 +73,17 @@ def test_a_small_run_gives_the_numbers_of_train_and_evaluate_and_is_stored(tmp_p
         assert (config.dimension, config.recency) == (2, 0.7), "tuned where it is tested"
         models = [train(split.before_test, config.replace(seed=seed), progress=False) for seed in (0, 1)]
         of_customers = np.mean([evaluate(model, test).per_user["ndcg@10"] for model in models], axis=0)
-        (row,) = (row for row in rows_of(found, 1, TITLE) if row["d"] == 2 and "head" in str(row.values()))
+        (row,) = (row for row in require_rows(found, 1, TITLE) if row["d"] == 2 and "head" in str(row.values()))
         assert row["test events"] == head.sum()
         assert row[geometry] == pytest.approx(of_customers[head].mean(), abs=1e-6)
 
         points, known = models[0].item_points.astype(float), counts > 0
         radii = np.arccosh(points[:, 0]) if geometry == "hyperboloid" else np.linalg.norm(points, axis=1)
-        (row,) = (row for row in rows_of(found, 2, TITLE) if (row["d"], row["geometry"]) == (2, geometry))
+        (row,) = (row for row in require_rows(found, 2, TITLE) if (row["d"], row["geometry"]) == (2, geometry))
         assert row["popularity"] == pytest.approx(spearmanr(radii[known], counts[known]).statistic)
         deep = np.array([depths[item] for item in models[0].item_ids])
         assert row["depth"] == pytest.approx(spearmanr(radii[known], deep[known]).statistic)
-    assert {row["depth"] for row in rows_of(found, 2, "MovieLens 100K")} == {None}
+    assert {row["depth"] for row in require_rows(found, 2, "MovieLens 100K")} == {None}
 
     again = context_of(tmp_path)
     assert dimensions.run(again) == found
@@ -97,7 +97,7 @@ def test_a_quick_run_has_fewer_of_everything(tmp_path: Path) -> None:
     write_movielens_100k(tmp_path)
     found = dimensions.run(context_of(tmp_path, quick=True))
     assert found.settings["seeds"] == (0,)
-    assert [row["d"] for row in rows_of(found, 0, "MovieLens 100K, NDCG@10")] == [2, 3]
+    assert [row["d"] for row in require_rows(found, 0, "MovieLens 100K, NDCG@10")] == [2, 3]
 
 
 def test_bins_have_a_third_of_the_test_events_each_and_never_divide_equal_counts() -> None:

@@ -16,6 +16,7 @@ from lorentzrec.cli import end_by_signal
 from lorentzrec.cli.arms import arms
 from lorentzrec.cli.backtest import backtest
 from lorentzrec.cli.compare import compare
+from lorentzrec.cli.daily import daily
 from lorentzrec.cli.demo import demo
 from lorentzrec.cli.evaluate import evaluate
 from lorentzrec.cli.export import export
@@ -26,7 +27,9 @@ from lorentzrec.cli.prepare import prepare
 from lorentzrec.cli.publish import live, publish
 from lorentzrec.cli.recommend import recommend, similar
 from lorentzrec.cli.recommend_all import recommend_all
+from lorentzrec.cli.rules import RULES
 from lorentzrec.cli.serve import serve
+from lorentzrec.cli.similar_all import similar_all
 from lorentzrec.cli.stats import stats
 from lorentzrec.cli.store import STORE
 from lorentzrec.cli.suggestions import suggest_command
@@ -63,8 +66,8 @@ class Commands(TyperGroup):
             command = suggest_command([str(one) for one in given], str(error))
             code = _fail(f"{error}; try: {command}" if command else str(error), error.exit_code)
         except OSError as error:
-            place = f"{error.filename}: " if error.filename else ""
-            code = _fail(f"{place}{error.strerror or error}: check the path, the permissions and the disk", 2)
+            prefix = f"{error.filename}: " if error.filename else ""
+            code = _fail(f"{prefix}{error.strerror or error}: check the path, the permissions and the disk", 2)
         except MemoryError:
             code = _fail("out of memory: use less data, or a machine with more memory", 1)
         if code == INTERRUPTED:
@@ -117,13 +120,13 @@ COMMANDS = {
     "Start here": (demo,),
     "Data": (prepare, stats, synthesize),
     "Models": (train, tune, evaluate, compare, add_items, update, backtest, warm_up, export, plot),
-    "Recommendations": (recommend, similar, recommend_all),
-    "Service": (publish, arms, live, serve),
+    "Recommendations": (recommend, similar, recommend_all, similar_all),
+    "Service": (daily, publish, arms, live, serve),
 }
 """Panel of the help page -> its commands."""
 
 
-GROUPS = {"Service": {"store": STORE}}
+GROUPS = {"Service": {"rules": RULES, "store": STORE}}
 """Panel of the help page -> its groups of commands, by name: what they do, and the commands."""
 
 

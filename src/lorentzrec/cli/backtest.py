@@ -33,6 +33,7 @@ def backtest(
     rehearse: Annotated[float | None, typer.Option(min=0, max=1)] = None,
     prune_after: float | None = None,
     events: Annotated[int, typer.Option(min=1)] = 5000,
+    candidates: str = "unseen",
     out: Path | None = None,
     json: bool = False,
     **file_options: str | None,
@@ -51,8 +52,10 @@ def backtest(
     rehearse SHARE: As in update.
     prune_after DAYS: As in update.
     events: Events of each day to evaluate on, chosen at random.
+    candidates: What is ranked and to be found, as in evaluate: unseen, all, new or repeats.
     out: Folder for the table and the plot. Default: DATA-backtest in the current folder.
     """
+    from lorentzrec.evaluation.held_out import check_candidates
     from lorentzrec.learning.updating import REHEARSED_SHARE
     from lorentzrec.studies.backtest import backtest as measure
     from lorentzrec.studies.backtest import summarise
@@ -70,6 +73,7 @@ def backtest(
             rehearse=REHEARSED_SHARE if rehearse is None else rehearse,
             prune_after=prune_after,
             most_events=events,
+            candidates=check_candidates(candidates),
             say=say,
         )
     )

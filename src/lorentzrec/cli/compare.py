@@ -29,6 +29,7 @@ def compare(
     settings: list[str] | None = None,
     tune_baselines: bool = False,
     metric: str = "ndcg@20",
+    candidates: str = "unseen",
     out: Path | None = None,
     json: bool = False,
 ) -> None:
@@ -41,21 +42,25 @@ def compare(
     $ lorentzrec compare shop
     $ lorentzrec compare shop --seeds 5 --config hyperboloid=shop-tuning/hyperboloid.toml \
         --config euclidean=shop-tuning/euclidean.toml --tune-baselines
+    $ lorentzrec compare shop --candidates all --metric ndcg@10 --tune-baselines
     $ lorentzrec compare shop --systems hyperboloid --systems item-knn --metric recall@20
 
     data DATASET: A dataset with a test part.
-    systems: hyperboloid, euclidean, popularity, item-knn, item-item, transitions, ease, gf-cf, implicit-als or
-        implicit-bpr. Repeatable. Default: all that are installed and fit the data, except ease and gf-cf.
+    systems: hyperboloid, euclidean, popularity, item-knn, item-item, transitions, ease, gf-cf, recent-popularity,
+        own-frequency, tifu-knn, up-cf, implicit-als or implicit-bpr. Repeatable. Default: all that are installed and
+        fit the data, except ease and gf-cf, and the four before implicit-als unless the candidates are all or repeats.
     seeds: Runs per non-deterministic system.
     config GEOMETRY=FILE: TOML file of hyper-parameters, such as those that tune writes. Repeatable.
     settings NAME=VALUE: A hyper-parameter of both geometries. Repeatable.
     tune_baselines: Choose the settings of item-knn and of other libraries by validation.
     metric: What is compared: hr, recall, ndcg or mrr at any k.
+    candidates: What is ranked and to be found, as in evaluate: unseen, all, new or repeats.
     out: Folder for runs, plot, and tables as CSV, Markdown, LaTeX and JSON. Default: DATASET-comparison in the current
         folder.
     """
+    from lorentzrec.evaluation.held_out import check_candidates
     from lorentzrec.evaluation.peers import has_implicit
-    from lorentzrec.studies.comparison import COSTLY, PEERS, SYSTEMS, Comparer, make_systems
+    from lorentzrec.studies.comparison import COSTLY, OF_SHOPS, PEERS, SYSTEMS, Comparer, make_systems
     from lorentzrec.studies.parts import PartStore
     from lorentzrec.studies.plots import plot_comparison
     from lorentzrec.studies.task import TuningTask
@@ -68,10 +73,14 @@ def compare(
     left_out = (
         COSTLY | {"item-item" if task.train.ordered else "transitions"} | (set() if has_implicit() else set(PEERS))
     )
+    if candidates not in ("all", "repeats") or task.train.times is None:
+        left_out |= OF_SHOPS
     chosen = make_systems(systems or [name for name in SYSTEMS if name not in left_out], configs)
     folder = out or Path(f"{Path(data).name}-comparison")
     threads = configs["hyperboloid"].threads
-    comparer = Comparer(task, PartStore(folder / "runs"), metric, range(seeds), threads, say)
+    comparer = Comparer(
+        task, PartStore(folder / "runs"), metric, range(seeds), threads, say, check_candidates(candidates)
+    )
     if tune_baselines:
         chosen = comparer.tune(chosen)
     report = comparer.report(chosen)
@@ -106,9 +115,9 @@ def _read_configs(files: Sequence[str], settings: list[str]) -> dict[str, Traini
 
 
 def _table(runs: Sequence[Runs], differences: Sequence[Difference], metric: str) -> Table:
-    from lorentzrec.evaluation.protocol import cutoff_of
+    from lorentzrec.evaluation.protocol import parse_cutoff
 
-    k = cutoff_of(metric)
+    k = parse_cutoff(metric)
     others = [name for name in (f"ndcg@{k}", f"recall@{k}") if name != metric]
     columns = {"system": "left bold", metric: "left", "difference": "right"}
     columns |= {"over customers": "right", "over seeds": "right", **dict.fromkeys(others, "right")}

@@ -35,7 +35,9 @@ HOST, PORT = "127.0.0.1", 8000
 
 
 def demo(*, out: Path | None = None, no_serve: bool = False, json: bool = False) -> None:
-    """Generate a shop, train in both geometries, compare, recommend, and serve it all on a page until Ctrl-C.
+    """Generate a shop, train in both geometries, compare, recommend, and serve a page until Ctrl-C.
+
+    The last line is the address of the page.
 
     All files are in one folder, ready for the other commands.
 
@@ -136,7 +138,7 @@ def _serve(store: str) -> None:
     port = _free_port(PORT)
     if port != PORT:
         note([f"port {PORT} is in use, so the page is on port {port}"])
-    show("\nOpen the page in a browser; stop with Ctrl-C.")
+    show("\nOpen this address in a browser, and stop with Ctrl-C:")
     serve(store, host=HOST, port=port, log_level="warning")
 
 

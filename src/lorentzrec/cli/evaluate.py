@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from lorentzrec.base.counting import with_counts
-from lorentzrec.cli.inputs import dataset_at, events_at, require_dataset, require_test, split_ids, with_types_of
+from lorentzrec.cli.inputs import dataset_at, events_at, require_dataset, require_test, split_ids
 from lorentzrec.cli.options import event_file_options, refuse_options
 from lorentzrec.cli.output import print_result, progress, say, table
 from lorentzrec.errors import InputError
@@ -32,6 +33,7 @@ def evaluate(
     *,
     k: list[int] | None = None,
     metrics: str | None = None,
+    candidates: str = "unseen",
     baselines: bool = False,
     cold: bool = False,
     share: Annotated[float, typer.Option(min=0, max=1)] = 0.2,
@@ -49,6 +51,7 @@ def evaluate(
     $ lorentzrec evaluate model shop
     $ lorentzrec evaluate model shop -k 10 -k 20 --baselines
     $ lorentzrec evaluate model shop --cold
+    $ lorentzrec evaluate model shop --candidates all --baselines
     $ lorentzrec evaluate model later-events.csv --users 10000 --json
     $ lorentzrec evaluate model shop --metrics ndcg,map,novelty,diversity,gini
 
@@ -59,19 +62,25 @@ def evaluate(
     cold: Evaluate items without events: train again with the settings of the model, with and without attributes, but
         without the events of some items, and rank those items by their attributes, next to baselines.
     share: Share of the items that --cold leaves without events.
-    baselines: Also evaluate popularity and item-kNN.
+    candidates: What full ranking ranks, and what is to be found. unseen: items that are not in the history, and all
+        held-out ones. all: every item, for shops whose customers buy again. new or repeats: items that are not, or that
+        are, in the history. Only unseen has sampled ranking as well.
+    baselines: Also evaluate popularity and item-kNN; with the candidates all or repeats also what each customer bought
+        most often.
     users: Evaluate this many customers, chosen at random. Default: all.
     negatives: Items that each held-out item is ranked among in the sampled protocol.
     seed: Random seed, for customers, negatives and intervals.
     """
     if cold:
-        refuse_options(context, ("metrics", "baselines", "users", "negatives"), "--cold")
+        refuse_options(context, ("metrics", "candidates", "baselines", "users", "negatives"), "--cold")
         if k is not None and len(k) > 1:
             raise InputError(f"--cold evaluates lists of one length: give one -k, not {len(k)}")
         return _evaluate_cold(model, data, (k or [10])[0], share, seed, json, file_options)
     refuse_options(context, ("share",), "evaluate without --cold")
     from lorentzrec.evaluation.baselines import ItemKNN, Popularity
+    from lorentzrec.evaluation.held_out import check_candidates
     from lorentzrec.evaluation.protocol import evaluate_systems
+    from lorentzrec.evaluation.shop_baselines import OwnFrequency
     from lorentzrec.model.artifact import load
 
     trained = load(model)
@@ -81,12 +90,15 @@ def evaluate(
         if trained.histories is None:
             raise InputError(f"{model} was saved without the histories that baselines need: leave --baselines out")
         systems |= {"popularity": Popularity(trained.histories), "item-kNN": ItemKNN(trained.histories)}
+        if candidates in ("all", "repeats"):
+            systems["own frequency"] = OwnFrequency(trained.histories)
     with progress("Ranking", 1.0) as done:
         reports = evaluate_systems(
             systems,
             test,
             k or [10],
             histories=histories,
+            candidates=check_candidates(candidates),
             users=users,
             negatives=negatives,
             metrics=None if metrics is None else split_ids([metrics]),
@@ -94,12 +106,27 @@ def evaluate(
             watch=done,
         )
     both = reports["model"]
+    degrees = _measure_angles(trained)
+    shown: list[Any] = [report_table(reports)]
+    if degrees is not None:
+        angles = f"the angles of a triangle of items are {degrees:.1f} degrees together"
+        shown.append(f"Curvature used: {angles}, in flat space 180")
     return print_result(
-        {"model": str(model), "data": data, "systems": to_dict(reports), "notes": notes},
-        report_table(reports),
+        {"model": str(model), "data": data, "systems": to_dict(reports), "triangle_degrees": degrees, "notes": notes},
+        *shown,
         json=json,
         notes=dict.fromkeys([*notes, *(note for report in both.values() for note in report.notes)]),
     )
+
+
+def _measure_angles(model: Model) -> float | None:
+    """The mean sum of the angles of triangles of items in degrees; None in flat space, or without triangles."""
+    if not model.config.hyperbolic:
+        return None
+    from lorentzrec.geometry.triangles import mean_angle_sum
+
+    degrees = mean_angle_sum(model.item_points)
+    return None if math.isnan(degrees) else degrees
 
 
 def _evaluate_cold(
@@ -114,7 +141,7 @@ def _evaluate_cold(
     if attributes is None:
         raise InputError(f"{data} has no attributes: make a dataset with lorentzrec prepare --items --attributes")
     parts = require_test(dataset)
-    config = _settings_of(load(model), next(iter(parts.values())))
+    config = _find_settings(load(model), next(iter(parts.values())))
     options: dict[str, Any] = {"share": share, "seed": seed, "k": k, "say": say, "histories": parts.get("history")}
     found = list(evaluate_cold(events_to_train_on(parts), parts["test"], attributes, config, **options))
     metric = f"ndcg@{k}"
@@ -139,7 +166,7 @@ def _evaluate_cold(
     )
 
 
-def _settings_of(model: Model, events: Interactions) -> TrainingConfig:
+def _find_settings(model: Model, events: Interactions) -> TrainingConfig:
     """The config of a model, with its learning rate left open if it is what training on these events would choose."""
     from lorentzrec.model.config import TrainingConfig
 
@@ -181,6 +208,8 @@ def _read_test(
 
     dataset = dataset_at(data, **file_options)
     if dataset is None:
+        from lorentzrec.learning.new_events import with_types_of
+
         return with_types_of(model, events_at(data, **file_options)), None, []
     parts = require_test(dataset)
     notes = []

@@ -84,9 +84,9 @@ def _customers(model: Model) -> tuple[dict[str, Any], list[str]]:
     """Ids, numbers of events and points of the customers with training events, and a note on those without."""
     import numpy as np
 
-    from lorentzrec.model.queries import users_of
+    from lorentzrec.model.queries import require_users
 
-    users = users_of(model)
+    users = require_users(model)
     if model.histories is None:
         raise InputError("this model has no training histories: save it with histories=True")
     counts = model.histories.lengths

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lorentzrec.cli.output import flag_of
+from lorentzrec.cli.output import format_flag
 from lorentzrec.cli.results import kind_of_folder
-from lorentzrec.errors import ConfigError, InputError
+from lorentzrec.errors import ConfigError, InputError, find_options
 
 if TYPE_CHECKING:
     import polars as pl
@@ -24,6 +23,13 @@ if TYPE_CHECKING:
 
 def dataset_at(data: str, **file_options: str | None) -> Dataset | None:
     """The dataset at `data`, every byte verified; None if it is something else, such as an event file."""
+    dataset = _find_dataset(data, file_options)
+    if dataset is not None:
+        dataset.verify()
+    return dataset
+
+
+def _find_dataset(data: str, file_options: Mapping[str, str | None]) -> Dataset | None:
     from lorentzrec.ingest.dataset import is_dataset, open_dataset
 
     if not is_dataset(data):
@@ -31,11 +37,9 @@ def dataset_at(data: str, **file_options: str | None) -> Dataset | None:
     for name, value in file_options.items():
         if value is not None:
             raise ConfigError(
-                f"{data} is a dataset and needs no {flag_of(name)}, which is for event files: leave it out"
+                f"{data} is a dataset and needs no {format_flag(name)}, which is for event files: leave it out"
             )
-    dataset = open_dataset(data)
-    dataset.verify()
-    return dataset
+    return open_dataset(data)
 
 
 def require_dataset(data: str, needed_by: str = "", **file_options: str | None) -> Dataset:
@@ -57,41 +61,34 @@ def events_at(data: str, reader: str | None = None, **columns: str | None) -> In
     try:
         return Interactions.from_file(data, reader, **given)
     except InputError as error:
-        named = re.findall(r"`([a-z_]+)[=`]", str(error))
-        if set(named) <= {"reader", *columns}:
+        if {name for name, _ in find_options(str(error))} <= {"reader", *columns}:
             raise
         raise type(error)(f"{error} (options of lorentzrec prepare: make a dataset first)") from None
-
-
-def with_types_of(model: Model, events: Interactions) -> Interactions:
-    """The events with ids as text where those of the model are: in a CSV file, 7 may be a number or text."""
-    users, items = _with_type_of(model.users, events.users), _with_type_of(model.items, events.items)
-    return replace(events, users=users, items=items)
-
-
-def _with_type_of(known: Vocabulary | None, ids: Vocabulary) -> Vocabulary:
-    import polars as pl
-
-    from lorentzrec.data.vocabulary import Vocabulary
-
-    text = known is not None and known.holds_strings
-    return Vocabulary(ids.series.cast(pl.String), name=ids.name) if text else ids
 
 
 @dataclass(frozen=True)
 class TrainingData:
     """What to train on: a dataset, or event files."""
 
-    place: str
+    address: str
     dataset: Dataset | None
     file_options: Mapping[str, str | None]
 
     def read(self) -> tuple[Interactions, Interactions | None]:
         """The training events, and the part named validation if the dataset has one."""
         if self.dataset is None:
-            return events_at(self.place, **self.file_options), None
+            return events_at(self.address, **self.file_options), None
+        self.dataset.verify()
         parts = self.dataset.named_parts()
         return next(iter(parts.values())), parts.get("validation")
+
+    def read_with(self, model: Model) -> tuple[Interactions, bool]:
+        """All events so far, and whether those that the model was trained on are its own histories."""
+        from lorentzrec.learning.new_events import read_events, with_types_of
+
+        if self.dataset is not None:
+            return read_events(model, self.dataset)
+        return with_types_of(model, self.read()[0]), False
 
     def attributes(self, columns: str | None = None, start: Model | None = None) -> ItemAttributes | None:
         """The attributes of a dataset's items, of the columns `NAME,NAME:KIND,...`; none for "none". The default are
@@ -99,19 +96,21 @@ class TrainingData:
         if columns == "none" or self.dataset is None:
             return None
         like = None if start is None else start.item_attributes
+        from lorentzrec.learning.new_events import with_type_of
+
         found = self.dataset.attributes(None if columns is None else columns.split(","), like=like)
         if start is None or found is None:
             return found
-        return replace(found, items=_with_type_of(start.items, found.items))
+        return replace(found, items=with_type_of(start.items, found.items))
 
 
 def training_data(data: str, needed_by: str | None = None, **file_options: str | None) -> TrainingData:
     """What to train on, with its events not yet read. `needed_by`: the option that needs a dataset."""
-    dataset = require_dataset(data, needed_by, **file_options) if needed_by else dataset_at(data, **file_options)
+    dataset = require_dataset(data, needed_by, **file_options) if needed_by else _find_dataset(data, file_options)
     return TrainingData(data, dataset, file_options)
 
 
-def attribute_frame(place: str, model: Model) -> pl.DataFrame:
+def attribute_frame(address: str, model: Model) -> pl.DataFrame:
     """The attributes of new items in a file with the columns that a model was trained with."""
     import polars as pl
 
@@ -120,13 +119,15 @@ def attribute_frame(place: str, model: Model) -> pl.DataFrame:
     if model.attributes is None:
         raise InputError("the model was trained without attributes: train it with them, or give events")
     names = [column.name for column in model.attributes.columns]
-    table = read_item_table(place, attributes=names).select("item", f"^{ATTRIBUTE}.*$")
+    table = read_item_table(address, attributes=names).select("item", f"^{ATTRIBUTE}.*$")
     table = table.rename(lambda name: name.removeprefix(ATTRIBUTE))
     if model.items.holds_strings:
         return table
     ids = table["item"].cast(pl.Int64, strict=False)
     for text in table["item"].filter(ids.is_null()).head(1):
-        raise InputError(f"{place}: the item {text!r} is not a whole number, and all items of the model are: check it")
+        raise InputError(
+            f"{address}: the item {text!r} is not a whole number, and all items of the model are: check it"
+        )
     return table.with_columns(ids)
 
 
@@ -140,25 +141,28 @@ def require_test(dataset: Dataset) -> dict[str, Interactions]:
     return parts
 
 
-def item_table_at(place: str, columns: dict[str, str] | None = None) -> pl.DataFrame:
-    """Titles, categories and so on by the column item, from a dataset or an item file."""
+def item_table_at(address: str, columns: dict[str, str] | None = None, *, others: bool = False) -> pl.DataFrame:
+    """Titles, categories and so on by the column item, from a dataset or an item file.
+
+    others: also all other columns of an item file.
+    """
     from lorentzrec.ingest.dataset import is_dataset, open_dataset
     from lorentzrec.ingest.item_table import read_item_table
 
-    if is_dataset(place):
-        return open_dataset(place).items.rename({"id": "item"}).drop("row", "count")
-    return read_item_table(place, columns=columns)
+    if is_dataset(address):
+        return open_dataset(address).items.rename({"id": "item"}).drop("row", "count")
+    return read_item_table(address, columns=columns, others=others)
 
 
-def read_titles(place: str | None) -> dict[str, str | None]:
+def read_titles(address: str | None) -> dict[str, str | None]:
     """Titles by item id as text, from a dataset or an item file; empty without one."""
-    if place is None:
+    if address is None:
         return {}
     import polars as pl
 
-    table = item_table_at(place)
+    table = item_table_at(address)
     if "title" not in table.columns:
-        raise InputError(f"{place} has no column title: give an item file that has one, or leave --titles out")
+        raise InputError(f"{address} has no column title: give an item file that has one, or leave --titles out")
     return dict(table.select(pl.col("item").cast(pl.String), "title").iter_rows())
 
 

@@ -20,7 +20,7 @@ import typer
 from typer.models import ArgumentInfo, OptionInfo, ParameterInfo
 
 from lorentzrec.base.field_checks import alternatives, field_hints, field_texts
-from lorentzrec.cli.output import flag_of
+from lorentzrec.cli.output import format_flag
 from lorentzrec.errors import ConfigError, InputError
 from lorentzrec.ingest.config import PrepareConfig
 from lorentzrec.ingest.sources import Source
@@ -85,9 +85,9 @@ def field_options(
     def decorate(command: Command) -> Command:
         known = {field.name: field for field in fields(owner)}
         order, chosen = list(known), []
-        for place, name in enumerate(names):
+        for index, name in enumerate(names):
             if name is ...:
-                chosen += order[order.index(names[place - 1]) + 1 : order.index(names[place + 1])]
+                chosen += order[order.index(names[index - 1]) + 1 : order.index(names[index + 1])]
             else:
                 chosen.append(name)
         made = [_field_parameter(owner, known[name], panel, override) for name in chosen]
@@ -114,7 +114,7 @@ def check_engine(engine: str, known: Sequence[str], **options_of: Mapping[str, A
     for owner, options in options_of.items():
         for name, value in options.items():
             if engine != owner and value is not None:
-                raise ConfigError(f"{flag_of(name)} is for --engine {owner}: give both, or none")
+                raise ConfigError(f"{format_flag(name)} is for --engine {owner}: give both, or none")
 
 
 def refuse_options(context: typer.Context, names: Iterable[str], why: str) -> None:
@@ -122,7 +122,7 @@ def refuse_options(context: typer.Context, names: Iterable[str], why: str) -> No
     for name in names:
         source = context.get_parameter_source(name)
         if source is not None and source.name != "DEFAULT":
-            raise InputError(f"{why} takes no {flag_of(name)}: leave it out")
+            raise InputError(f"{why} takes no {format_flag(name)}: leave it out")
 
 
 def pop_fields(options: dict[str, Any], owner: type) -> dict[str, Any]:
@@ -162,7 +162,9 @@ def _field_parameter(owner: type, field: Field[Any], panel: str | None, override
     )
     text = field_texts(owner)[field.name][0].replace("[", r"\[")
     # A field in backticks is an option here; what else is in backticks needs none.
-    text = re.sub(r"`(\w+)`", lambda found: flag_of(found[1]) if found[1] in hints else found[1], text).replace("`", "")
+    text = re.sub(r"`(\w+)`", lambda found: format_flag(found[1]) if found[1] in hints else found[1], text).replace(
+        "`", ""
+    )
     return _typer_parameter(parameter, "|".join(choices) or None, text)
 
 
@@ -184,7 +186,7 @@ def _typer_parameter(parameter: inspect.Parameter, metavar: str | None, help: st
         info.metavar = info.metavar or parameter.name.upper()
     elif isinstance(info, OptionInfo) and parameter.default is not True and annotation != bool | None:
         # Typer adds a --no-... to what is on, or not decided
-        info.default = flag_of(parameter.name)
+        info.default = format_flag(parameter.name)
     return parameter.replace(annotation=Annotated[annotation, info])
 
 

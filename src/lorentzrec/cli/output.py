@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import json
 import os
 import re
@@ -14,6 +13,8 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import typer
+
+from lorentzrec.errors import replace_options
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
@@ -36,7 +37,7 @@ _FLAGS = {
 """Options whose names on the command line differ from those in Python by more than dashes."""
 
 
-def flag_of(name: str) -> str:
+def format_flag(name: str) -> str:
     """The option for a parameter or field: --time-column for `time_column`, -k for `k`."""
     return _FLAGS.get(name, ("--" if len(name) > 1 else "-") + name.replace("_", "-"))
 
@@ -49,12 +50,10 @@ def printable(text: str) -> str:
 def with_flags(message: str) -> str:
     """A message of the library with its options as on the command line: --time-column for `time_column`."""
 
-    def flag(found: re.Match[str]) -> str:
-        name, value = found.groups()
-        shown = flag_of(name)
-        return shown if value is None else f"{shown} {shlex.quote(str(ast.literal_eval(value)))}"
+    def flag(name: str, value: str | int | None) -> str:
+        return format_flag(name) + ("" if value is None else f" {shlex.quote(str(value))}")
 
-    return re.sub(r"`([a-z]+(?:_[a-z]+)*)(?:=('[^`']*'|\"[^`\"]*\"|\d+))?`", flag, message)
+    return replace_options(message, flag)
 
 
 def print_json(result: Any) -> None:

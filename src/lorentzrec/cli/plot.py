@@ -52,7 +52,7 @@ def plot(
     labels: Maximum number of titles, or of attributes, popular ones first, where there is room.
     seed: Random seed, for the map and the customers.
     """
-    from lorentzrec.maps.disk_map import customer_coordinates, disk_map_of, sample_customers
+    from lorentzrec.maps.disk_map import customer_coordinates, make_disk_map, sample_customers
     from lorentzrec.maps.disk_plot import choose_labels, plot_disk
     from lorentzrec.model.artifact import load
 
@@ -68,7 +68,7 @@ def plot(
     if customers and histories is None:
         raise InputError(f"{model} was saved without histories: leave --customers out, or train and save again")
     with progress("Mapping", 1) as done:
-        found = disk_map_of(drawn, method=cast("Method", method), seed=seed, progress=done)
+        found = make_disk_map(drawn, method=cast("Method", method), seed=seed, progress=done)
     popular = drawn.item_counts.argsort(kind="stable")[::-1].tolist()
     stars = None
     if histories is not None:
@@ -93,20 +93,20 @@ def plot(
 
 
 def _titles_and_categories(
-    model: Model, place: str | None, category_column: str | None, labels: int
+    model: Model, address: str | None, category_column: str | None, labels: int
 ) -> tuple[Sequence[str | None], list[str | None] | None]:
     """Of each item in the order of the model's rows, from an item table; no categories if it has none."""
     import polars as pl
 
     from lorentzrec.ingest.item_table import first_category, with_item_table
 
-    if place is None:
+    if address is None:
         if labels or category_column:
             raise InputError("titles and categories come from an item table: name a dataset or a file with --items")
         return [None] * len(model.items), None
-    table = item_table_at(place, {"category": category_column} if category_column else None)
+    table = item_table_at(address, {"category": category_column} if category_column else None)
     if labels and "title" not in table.columns:
-        raise InputError(f"{place} has no column title: give an item file that has one, or leave --labels out")
+        raise InputError(f"{address} has no column title: give an item file that has one, or leave --labels out")
     joined, fit = with_item_table(pl.DataFrame({"id": model.items.series}), table)
     note([fit])
     columns = first_category(joined).to_dict(as_series=False)

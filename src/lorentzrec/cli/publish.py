@@ -23,11 +23,11 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from lorentzrec.model.model import Model
-    from lorentzrec.serving.stores.live_doubts import Catalogue
+    from lorentzrec.serving.stores.live_doubts import KnownItems
     from lorentzrec.serving.stores.store import Store
     from lorentzrec.serving.versions.gate import HeldOutEvents, Requirement, Result
 
-VERSION_OPTIONS = ("items", "histories", "keep", "map", "index", "require", "test", "force")
+VERSION_OPTIONS = ("items", "histories", "since", "keep", "map", "index", "require", "test", "force")
 """Options of a new version, which --rollback does not take."""
 
 
@@ -38,6 +38,7 @@ def publish(
     to: StoreOption,
     items: str | None = None,
     histories: bool = False,
+    since: str | None = None,
     keep: Positive = 3,
     map: bool = True,
     index: bool = True,
@@ -59,13 +60,17 @@ def publish(
     $ lorentzrec publish model --to postgresql://shop@db/recommendations --keep 5
     $ lorentzrec publish model --to file:store --test shop --require "ndcg@10>=0.95*current"
     $ lorentzrec publish model --to file:store --require check
+    $ lorentzrec publish tomorrow --to file:store --items shop --histories --since last
     $ lorentzrec publish --to file:store --rollback --reason "empty lists since 10:00"
     $ lorentzrec publish --to file:store --rollback 20261118T101500-0a1b2c
     $ lorentzrec publish challenger --to file:store --arm challenger=0.1
 
     model: The folder of a trained model; with --rollback, the name of a version, by default the one before.
-    items DATASET: Titles and categories of the items: a dataset, or a file with columns item, title, category.
+    items DATASET: Titles and categories of the items: a dataset, or a file with columns item, title, category. Its
+        other columns, and the attributes of a dataset, are for filters and rules.
     histories: Add customers' histories to the store: all events of the --items dataset, or the training events.
+    since TIME: Of --histories, add only the events from this time on: 2024-01-31, unix seconds, or last for those newer
+        than what the current version was trained on. Late events are left out.
     keep: Number of versions that were live to keep in the store.
     map: Make the map of all items for the page.
     index: Make an index if there are many items.
@@ -102,7 +107,9 @@ def publish(
     if model is None:
         raise InputError("publish needs a MODEL, or --rollback to go back to an earlier version: give one of them")
     given |= {"share": share, "keep": keep, "disk_map": map, "index": index, "require": require or [], "force": force}
-    _publish(model, to, items, test, json, with_histories=histories, **given)
+    if since is not None and not histories:
+        raise InputError("--since is for --histories: give both")
+    _publish(model, to, items, test, json, with_histories=histories, since=since, **given)
 
 
 def _publish(
@@ -113,17 +120,18 @@ def _publish(
     json: bool,
     *,
     with_histories: bool,
+    since: str | None,
     **options: Any,
 ) -> None:
     from lorentzrec.model.artifact import load
     from lorentzrec.serving.stores.address import open_store
     from lorentzrec.serving.versions.gate import parse_requirements
-    from lorentzrec.serving.versions.publish import publish
+    from lorentzrec.serving.versions.publish import publish, select_since
 
     requirements = parse_requirements(options["require"])  # before anything that takes long
     model = load(folder)
     dataset = None if items is None else dataset_at(items)
-    table = None if items is None else item_table_at(items).rename({"item": "id"})
+    table = None if items is None else item_table_at(items, others=True).rename({"item": "id"})
     if table is not None and dataset is None and table.columns == ["id"]:
         raise InputError(
             f"{items} has no information about items: give a file with columns item and title, category, ..."
@@ -140,6 +148,8 @@ def _publish(
     if test is not None:
         options["held_out"] = _read_held_out(test, folder, model, requirements)
     with closing(open_store(to, create=True)) as store, stages() as report:
+        if events is not None and since is not None:
+            events = select_since(events, since, store, options["arm"])
         published = publish(
             model,
             store,
@@ -212,6 +222,7 @@ def live(
     add: list[str] | None = None,
     remove: list[str] | None = None,
     all: bool = False,
+    list: bool = False,
     force: bool = False,
     json: bool = False,
 ) -> None:
@@ -225,12 +236,13 @@ def live(
     $ lorentzrec live file:store --remove sku-4
     $ lorentzrec live file:store --set in-stock.txt
     $ lorentzrec live file:store --add sku-1,sku-9 --remove sku-4
-    $ lorentzrec live file:store
+    $ lorentzrec live file:store --list
 
     set FILE: Only these are live: one id per line.
     add: Ids that become live, separated by commas. Repeatable.
     remove: Ids that are no longer live, in the same form.
     all: Every item of the version is live again, also those that were removed.
+    list: Print the ids as well, and not only how many there are.
     force: Make the change even if it is probably a mistake.
     """
     from lorentzrec.serving.stores.address import open_store
@@ -248,9 +260,12 @@ def live(
     if now.items is not None:
         text = f"{Count(len(now.items)):item is|items are} live in {url}"
     elif now.removed:
-        text += f", except {Count(len(now.removed)):item that was|items that were} removed:"
-    result = {"store": url, "items": now.items, "removed": now.removed}
-    print_result(result, text, *(now.items or now.removed), json=json)
+        text += f", except {Count(len(now.removed)):item that was|items that were} removed"
+    result: dict[str, Any] = {"store": url, "live": None if now.items is None else len(now.items)}
+    result["removed"] = len(now.removed)
+    if list:
+        result |= {"live_ids": now.items, "removed_ids": now.removed}
+    print_result(result, text, *(now.items or now.removed if list else ()), json=json)
 
 
 def _change_live(store: Store, listed: list[str] | None, add: list[str], remove: list[str], *, force: bool) -> None:
@@ -276,9 +291,9 @@ def _change_live(store: Store, listed: list[str] | None, add: list[str], remove:
         note([f"{Count(len(unknown)):id is|ids are} not in version {version}, but kept for a later one: {shown}"])
 
 
-def _catalogue(store: Store, version: str, ids: Sequence[str]) -> Catalogue:
+def _catalogue(store: Store, version: str, ids: Sequence[str]) -> KnownItems:
     """The items of a version and the new items of the store, as far as these ids are concerned."""
-    from lorentzrec.serving.stores.live_doubts import Catalogue
+    from lorentzrec.serving.stores.live_doubts import KnownItems
     from lorentzrec.serving.versions.item_directory import ItemDirectory
     from lorentzrec.serving.versions.version import ITEMS
 
@@ -289,4 +304,4 @@ def _catalogue(store: Store, version: str, ids: Sequence[str]) -> Catalogue:
     ):
         size, rows = len(directory) + len(new), directory.rows(ids).tolist()
     known = new | {id for id, row in zip(ids, rows, strict=True) if row >= 0}
-    return Catalogue(version, size, lambda some: sum(id in known for id in some))
+    return KnownItems(version, size, lambda some: sum(id in known for id in some))

@@ -14,7 +14,13 @@ if TYPE_CHECKING:
 
     from lorentzrec.model.recommendations import Recommendations
 
-_KINDS = {"near": "near", "often_after": "often after", "often_with": "often with", "bought_before": "bought before"}
+_KINDS = {
+    "near": "near",
+    "often_after": "often after",
+    "often_with": "often with",
+    "bought_before": "bought before",
+    "trending": "more popular than usual",
+}
 
 
 def recommend(
@@ -76,17 +82,30 @@ def recommend(
     _print(found, model, titles, json)
 
 
-def similar(model: Path, item: str, *, k: int = 10, titles: str | None = None, json: bool = False) -> None:
-    """List the items nearest to an item, scored by minus the distance.
+def similar(
+    model: Path,
+    item: str,
+    *,
+    k: int = 10,
+    allow: list[str] | None = None,
+    reasons: bool = False,
+    titles: str | None = None,
+    json: bool = False,
+) -> None:
+    """List the items most similar to an item, by what customers buy. Popular items have no advantage.
 
     $ lorentzrec similar model sku-1 -k 5 --titles items.csv
 
     item: The id of an item.
+    allow: Recommend only these: ids separated by commas, or @FILE with one per line. Repeatable.
+    reasons: Also list whether the same customers buy both items, or only their points are near.
     """
     from lorentzrec.model.artifact import load
 
     trained = load(model)
-    _print(trained.similar_items(trained.items.parse(item), k), model, titles, json)
+    allowed = None if allow is None else parse_ids(allow, trained.items)
+    found = trained.similar_items(trained.items.parse(item), k, allow=allowed, reasons=reasons)
+    _print(found, model, titles, json)
 
 
 def recommendation_table(found: Recommendations, titles: dict[str, str | None], title: str | None = None) -> Table:

@@ -58,7 +58,7 @@ def recommend_all(
 
     Customers are processed in parts, so memory does not grow with the results; after a failure, the same command
     continues with the parts that are left. Where ranking all items would take many minutes, candidates are found with
-    an index, if the extra ann is installed, and the share of the true best items among the results is measured. The
+    an index, and the share of the true best items among the results is measured. The
     table appears when it is complete.
 
     $ lorentzrec recommend-all model --out recommendations.parquet -k 10

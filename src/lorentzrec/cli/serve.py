@@ -15,7 +15,7 @@ from lorentzrec.errors import StoreUnavailable
 from lorentzrec.serving.settings import ServiceSettings
 
 
-@field_options(ServiceSettings, None, ("host", "api_key_file", ..., "log_level", "connections", "idle_seconds"))
+@field_options(ServiceSettings, None, ("host", "api_key_file", ..., "log_sample", "connections", "idle_seconds"))
 def serve(
     store: StoreArgument,
     *,

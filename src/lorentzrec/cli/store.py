@@ -91,7 +91,7 @@ def verify(store: StoreArgument, *, json: bool = False) -> None:
             if not json:
                 found = f": {part.content}" if part.content else ""
                 show(f"{'DAMAGED' if part.damage else 'fine   '}  {part.name}{found}")
-                show(*(f"         {place}: {part.action}" for place in part.damage))
+                show(*(f"         {damage}: {part.action}" for damage in part.damage))
         url = opened.url
     damaged = [part.name for part in parts if part.damage]
     if json:

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import ast
 import re
 import shlex
 from collections.abc import Sequence
 from dataclasses import fields
 
-from lorentzrec.cli.output import flag_of
+from lorentzrec.cli.output import format_flag
+from lorentzrec.errors import find_options
 from lorentzrec.ingest.sources import Source
 
-_OPTION = re.compile(r"`([a-z_]+)(?:=('[^`']*'))?`")
 _ALTERNATIVE = re.compile(r"`[^`]*` or `[^`]*`")
 
 
@@ -25,10 +24,10 @@ def suggest_command(arguments: Sequence[str], message: str) -> str:
         return ""
     known = {field.name for field in fields(Source)}
     added: dict[str, str] = {}
-    for name, value in _OPTION.findall(message):
-        if name in known and (value or name.endswith("_column")):
-            added.setdefault(name, ast.literal_eval(value) if value else "COLUMN")
+    for name, value in find_options(message):
+        if name in known and (value is not None or name.endswith("_column")):
+            added.setdefault(name, "COLUMN" if value is None else str(value))
     if not added:
         return ""
-    options = [part for name, value in added.items() for part in (flag_of(name), value)]
+    options = [part for name, value in added.items() for part in (format_flag(name), value)]
     return shlex.join(["lorentzrec", *arguments, *options])

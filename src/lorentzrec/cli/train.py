@@ -15,7 +15,7 @@ import typer
 
 from lorentzrec.base.atomic import MARKER, remove_directory
 from lorentzrec.base.counting import Count
-from lorentzrec.cli.inputs import require_dataset, training_data, with_types_of
+from lorentzrec.cli.inputs import require_dataset, training_data
 from lorentzrec.cli.options import check_engine, event_file_options
 from lorentzrec.cli.output import note, print_result, say, table, with_flags
 from lorentzrec.cli.results import refuse_unwritable
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
     from rich.table import Table
 
-    from lorentzrec.data.interactions import Interactions
     from lorentzrec.ingest.dataset import Dataset
+    from lorentzrec.learning.run import TrainingRun
     from lorentzrec.model.config import TrainingConfig
     from lorentzrec.model.model import Model
     from lorentzrec.model.reality_check import RealityCheck
@@ -72,6 +72,7 @@ def train(
     start: Path | None = None,
     resume: bool = False,
     overwrite: bool = False,
+    verbose: bool = False,
     engine: Annotated[str, _ENGINE] = "local",
     master: Annotated[str | None, _ENGINE] = None,
     workers: Annotated[int | None, _ENGINE] = None,
@@ -108,6 +109,7 @@ def train(
     list_settings: Show all hyper-parameters and exit.
     resume: Continue a stopped run after its last finished epoch.
     overwrite: If training is interrupted, replace the model in --out anyway.
+    verbose: Print all settings, and counts of clipped gradients and capped steps per epoch.
     engine: local: compiled kernels on this machine. keras: Keras on the back end that KERAS_BACKEND names, for GPUs.
         spark: a cluster, from a dataset.
     master: Spark's master URL, or sc://HOST. Default: this machine.
@@ -147,15 +149,15 @@ def train(
     if resume and not found:
         note([str(Note(NoteKind.NOTHING_TO_RESUME, {"folder": checkpoint}))])
     try:
-        model = learn(data, chosen, file_options, attributes)
+        model = learn(data, chosen, file_options, attributes, verbose=verbose)
     except TrainingInterrupted as interrupted:
-        _save_unfinished(interrupted.model, place_if_interrupted, out, checkpoint, json)
+        _save_unfinished(interrupted.model, place_if_interrupted, out, checkpoint, json, verbose)
         raise
     model.save(out)
     remove_directory(checkpoint)
     if replaces:
         note([f"the previous model in {out} was replaced"])
-    show_model(model, out, json, interrupted=False)
+    show_model(model, out, json, verbose, interrupted=False)
 
 
 def _learn(
@@ -165,6 +167,7 @@ def _learn(
     attributes: str | None,
     *,
     start: Model | None,
+    verbose: bool,
     **options: Any,
 ) -> Model:
     from lorentzrec.learning.trainer import prepare_run, run_training
@@ -181,16 +184,24 @@ def _learn(
     with compiling_ahead(config, attributes=composed) as until_compiled:
         events, validation = given.read()
         if start is not None:
+            from lorentzrec.learning.new_events import with_types_of
+
             events = with_types_of(start, events)
             validation = None if validation is None else with_types_of(start, validation)
         run = prepare_run(events, config, validation=validation, attributes=described, start=start)
-        _say_settings(events, run.config)
+        _say_settings(run, verbose)
         until_compiled(say)
     return run_training(run, **options)
 
 
 def _learn_on_keras(
-    data: str, config: TrainingConfig, file_options: dict[str, str | None], attributes: str | None, **options: Any
+    data: str,
+    config: TrainingConfig,
+    file_options: dict[str, str | None],
+    attributes: str | None,
+    *,
+    verbose: bool,
+    **options: Any,
 ) -> Model:
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")  # no lines about how TensorFlow was built
     from lorentzrec.keras.midpoint_model import MidpointModel
@@ -201,20 +212,23 @@ def _learn_on_keras(
     _note_attributes(given.dataset, attributes, "--engine keras", "--engine local")
     events, validation = given.read()
     run = model.prepare(events, validation)
-    _say_settings(events, run.config)
+    _say_settings(run, verbose)
     return run_training(run, **options)
 
 
 def _note_attributes(dataset: Dataset | None, attributes: str | None, unable: str, able: str) -> None:
-    """Print that the attributes of the dataset are not used, unless nobody wants them."""
+    """Print that this engine ignores the attributes of the dataset, unless --attributes is given."""
     if attributes is None and dataset is not None and dataset.prepared_attributes:
         note([f"{unable} does not use the attributes of {dataset.address}: only {able} does"])
 
 
-def _say_settings(events: Interactions, config: TrainingConfig) -> None:
+def _say_settings(run: TrainingRun, verbose: bool) -> None:
     if not sys.stderr.isatty():  # on a terminal, the progress bar shows these lines itself
-        say(f"training on {events!r}")
-        say(", ".join(f"{name}={value}" for name, value in config.to_dict().items() if value is not None))
+        say(f"training {run.training_data!r}")
+        if not verbose:
+            say(run.config.summary(run.given))
+    if verbose:
+        say(", ".join(f"{name}={value}" for name, value in run.config.to_dict().items() if value is not None))
 
 
 def _learn_on_spark(
@@ -226,6 +240,7 @@ def _learn_on_spark(
     checkpoint: Path,
     rounds_folder: Path,
     scratch: str | None,
+    verbose: bool,
     **options: Any,
 ) -> Model:
     """Rounds in the scratch storage that belong to the same run are continued in any case."""
@@ -254,21 +269,21 @@ def load_config(path: Path | None, settings: list[str] | None, start: Model | No
     return config.with_settings(settings or [])
 
 
-def _save_unfinished(model: Model | None, place: Path, out: Path, checkpoint: Path, json: bool) -> None:
+def _save_unfinished(model: Model | None, folder: Path, out: Path, checkpoint: Path, json: bool, verbose: bool) -> None:
     """Save the model of an interrupted run, if there is one, and print how to continue."""
-    unchanged = f"; {out} is unchanged" if (out / MARKER).exists() and place != out else ""
+    unchanged = f"; {out} is unchanged" if (out / MARKER).exists() and folder != out else ""
     if model is None:
         say(f"interrupted before the end of the first epoch, so no model is saved{unchanged}")
         return
-    model.save(place)
-    show_model(model, place, json, interrupted=True)
+    model.save(folder)
+    show_model(model, folder, json, verbose, interrupted=True)
     if unchanged:
-        say(f"the unfinished model is in {place}{unchanged}: to use the unfinished one, move it there")
+        say(f"the unfinished model is in {folder}{unchanged}: to use the unfinished one, move it there")
     if checkpoint.exists():
         say(f"the checkpoint is in {checkpoint}: run the same command with --resume to continue")
 
 
-def show_model(model: Model, place: Path, json: bool, *, interrupted: bool) -> None:
+def show_model(model: Model, folder: Path, json: bool, verbose: bool = False, *, interrupted: bool) -> None:
     from lorentzrec.model.notes import NoteKind
     from lorentzrec.model.reality_check import describe_check
 
@@ -276,7 +291,7 @@ def show_model(model: Model, place: Path, json: bool, *, interrupted: bool) -> N
     result = {
         "summary": first_line,
         "check": None if model.check is None else model.check.to_dict(),
-        "model": str(place),
+        "model": str(folder),
         "config": model.config.to_dict(),
         "items": len(model.items),
         "users": None if model.users is None else len(model.users),
@@ -289,8 +304,8 @@ def show_model(model: Model, place: Path, json: bool, *, interrupted: bool) -> N
     if sys.stderr.isatty():  # the progress bar has shown them, but with the names of options in Python
         notes = [one for one in notes if with_flags(one) != one]
     checked: list[RenderableType] = [] if model.check is None else [check_table(model.check)]
-    shown = [first_line[0].upper() + first_line[1:], *checked, epoch_table(model)]
-    print_result(result, *shown, f"The model is in {place}: {model!r}", json=json, notes=notes)
+    shown = [first_line[0].upper() + first_line[1:], *checked, epoch_table(model, verbose=verbose)]
+    print_result(result, *shown, f"The model is in {folder}: {model!r}", json=json, notes=notes)
 
 
 def check_table(check: RealityCheck) -> Table:
@@ -307,19 +322,21 @@ def check_table(check: RealityCheck) -> Table:
     return table(columns, rows, title=f"Reality check on {check.basis}")
 
 
-def epoch_table(model: Model) -> Table:
+def epoch_table(model: Model, *, verbose: bool = False) -> Table:
     """All epochs, or about `EPOCHS_SHOWN` of them at equal steps; the last is always shown."""
     step = -(-len(model.record) // EPOCHS_SHOWN) or 1
     chosen = [epoch for epoch in model.record if (len(model.record) - epoch.epoch) % step == 0]
     validated = list(chosen[-1].validation or ()) if chosen else []
     columns = {"epoch": "right", "loss": "right bold", "learning rate": "right", "events/s": "right"}
-    columns |= {"clipped": "right", "capped": "right"} | dict.fromkeys(validated, "right bold")
+    columns |= {"clipped": "right", "capped": "right"} if verbose else {}
+    columns |= dict.fromkeys(validated, "right bold")
     rows: list[list[Any]] = [
         [
             epoch.epoch,
             f"{epoch.loss:.4f}",
             f"{epoch.learning_rate:.4g}",
-            *(f"{number:,.0f}" for number in (epoch.events_per_second, epoch.clipped_gradients, epoch.capped_steps)),
+            f"{epoch.events_per_second:,.0f}",
+            *([f"{epoch.clipped_gradients:,}", f"{epoch.capped_steps:,}"] if verbose else []),
             *(f"{value:.4f}" for value in (epoch.validation or {}).values()),
         ]
         for epoch in chosen

@@ -8,9 +8,9 @@ from typing import Annotated
 import typer
 
 from lorentzrec.base.counting import Count
-from lorentzrec.cli.inputs import attribute_frame, read_ids, training_data, with_types_of
+from lorentzrec.cli.inputs import attribute_frame, read_ids, training_data
 from lorentzrec.cli.options import event_file_options
-from lorentzrec.cli.output import print_result
+from lorentzrec.cli.output import note, print_result
 from lorentzrec.cli.results import refuse_unwritable
 from lorentzrec.cli.train import show_model
 
@@ -37,6 +37,7 @@ def add_items(
     out: Folder for the new model.
     attributes FILE: Attributes of new items, in the columns item and those that the model was trained with.
     """
+    from lorentzrec.learning.new_events import with_types_of
     from lorentzrec.model.artifact import load
 
     refuse_unwritable(out, "lorentzrec model")
@@ -73,7 +74,8 @@ def update(
     $ lorentzrec update model shop --out tomorrow
     $ lorentzrec update model shop --out tomorrow --prune-after 90
 
-    data DATASET: All events so far, old and new: a dataset, whose training part is used, or event files.
+    data DATASET: All events so far, old and new: a dataset, whose training part is used, or event files. Of a dataset
+        with deliveries (prepare --append), only those that the model does not know are read.
     out: Folder for the updated model.
     rehearse SHARE: Share of the customers whose earlier events are trained on again. Default: 0.2.
     prune_after DAYS: Remove items without an event in the last days.
@@ -88,9 +90,12 @@ def update(
     config = updating_config(known).with_settings(settings or [])
     kept = None if live is None else [known.items.parse(text) for text in read_ids(live)]
     given = training_data(data, **file_options)
+    events, own = given.read_with(known)
+    if own:
+        note(["the events that the model was trained on are its own: only new deliveries are read"])
     updated = bring_up_to_date(
         known,
-        with_types_of(known, given.read()[0]),
+        events,
         config,
         attributes=None if known.attributes is None else given.attributes(start=known),
         rehearse=REHEARSED_SHARE if rehearse is None else rehearse,

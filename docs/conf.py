@@ -9,6 +9,7 @@ from typing import Any
 import lorentzrec
 
 HERE = Path(__file__).parent
+DEVELOPER_PAGES = ("ARCHITECTURE.md", "CONTRIBUTING.md")
 
 project, author, copyright = "lorentzrec", "The lorentzrec authors", "The lorentzrec authors"
 version = release = lorentzrec.__version__
@@ -21,6 +22,7 @@ html_theme = "furo"
 html_title = f"lorentzrec {version}"
 html_static_path = ["static"]
 html_css_files = ["site.css"]
+html_favicon = "static/favicon.svg"
 exclude_patterns = ["images"]
 autodoc_member_order = "bysource"
 autodoc_typehints = "none"  # the signature shows names and defaults, the text describes types
@@ -33,9 +35,22 @@ def copy_notebooks(app: Any) -> None:
     folder.mkdir(exist_ok=True)
     for notebook in (HERE.parent / "examples").glob("*.ipynb"):
         text = notebook.read_text(encoding="utf-8").replace("](../docs/", "](../")
-        copy = folder / notebook.name
-        if not copy.exists() or copy.read_text(encoding="utf-8") != text:
-            copy.write_text(text, encoding="utf-8")
+        _write_if_changed(folder / notebook.name, text)
+
+
+def copy_pages_for_developers(app: Any) -> None:
+    """The pages at the top of the repository that describe the code, with links as they are in the site."""
+    for name in DEVELOPER_PAGES:
+        text = (HERE.parent / name).read_text(encoding="utf-8").replace("```mermaid", "```text")
+        text = re.sub(rf"\]\(({'|'.join(DEVELOPER_PAGES)}|CHANGELOG\.md)\)", lambda link: link[0].lower(), text)
+        text = re.sub(r"\]\((?!docs/|[a-z]+:|#)(?!architecture|contributing|changelog)", r"](../", text)
+        _write_if_changed(HERE / name.lower(), text.replace("](docs/", "]("))
+
+
+def _write_if_changed(path: Path, text: str) -> None:
+    """Sphinx reads a file again when its time has changed."""
+    if not path.exists() or path.read_text(encoding="utf-8") != text:
+        path.write_text(text, encoding="utf-8")
 
 
 def name_files_outside(app: Any, page: str, source: list[str]) -> None:
@@ -43,10 +58,19 @@ def name_files_outside(app: Any, page: str, source: list[str]) -> None:
     their names."""
     if page.startswith("notebooks/"):
         return
-    source[0] = re.sub(r"\]\(\.\./examples/(\w+\.ipynb)\)", r"](notebooks/\1)", source[0])
-    source[0] = re.sub(r"\[[^\]]*\]\(\.\./([^)]+)\)", r"`\1`", source[0])
+    up = "../" * page.count("/")
+    source[0] = re.sub(rf"\]\({up}\.\./examples/(\w+\.ipynb)\)", rf"]({up}notebooks/\1)", source[0])
+    source[0] = re.sub(rf"\[[^\]]*\]\({up}\.\./([^)]+)\)", r"`\1`", source[0])
+
+
+def escape_bars(app: Any, what: str, name: str, thing: Any, options: Any, lines: list[str]) -> None:
+    """Formulas have |x|, which is a substitution in reStructuredText."""
+    if name.startswith("lorentzrec.geometry"):
+        lines[:] = [re.sub(r"[|*]", r"\\\g<0>", line) for line in lines]
 
 
 def setup(app: Any) -> None:
+    app.connect("autodoc-process-docstring", escape_bars)
     app.connect("builder-inited", copy_notebooks)
+    app.connect("builder-inited", copy_pages_for_developers)
     app.connect("source-read", name_files_outside)

@@ -39,9 +39,9 @@ SECTIONS = [
         "Training",
         "`TrainingConfig(...)` in Python, `--set NAME=VALUE` or a TOML file (`--config`) in the shell. `None` means "
         "that the value is chosen from the data when training starts; `model.config` has what was chosen, and "
-        "[quality](quality.md#the-defaults) the rules. In `--set`, `none` stands for `None`; `memory=none` is a value "
-        "of its own, points alone. A name that does not exist is an error that suggests the most similar one.",
-        none=" ([chosen when training starts](quality.md#the-defaults))",
+        "[quality](lab/quality.md#the-defaults) the rules. In `--set`, `none` stands for `None`; `memory=none` is a "
+        "value of its own, points alone. A name that does not exist is an error that suggests the most similar one.",
+        none=" ([chosen when training starts](lab/quality.md#the-defaults))",
     ),
     Section(
         Source,
@@ -135,7 +135,7 @@ def settings_page() -> str:
     lines = ["# Settings", "", text, ""]
     for section in SECTIONS:
         lines += section_lines(section)
-    return re.sub(r"`docs/([\w-]+)\.md`", r"[\1](\1.md)", "\n".join(lines))
+    return re.sub(r"`docs/([\w/-]+)\.md`", r"[\1](\1.md)", "\n".join(lines))
 
 
 def command_lines(name: str, command: Any) -> list[str]:

@@ -88,6 +88,7 @@ function reasonOf(item: RecommendedItem): Html | null {
   const reason = item.because[0];
   if (reason === undefined) return null;
   if (reason.kind === "bought_before") return html`<span class="reason">Bought before</span>`;
+  if (reason.kind === "trending") return html`<span class="reason">More popular than usual</span>`;
   const words = { near: "Because of", often_after: "Often bought after", often_with: "Often bought with" };
   return html`<span class="reason">${words[reason.kind]} ${reason.title ?? reason.item}</span>`;
 }

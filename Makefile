@@ -1,4 +1,4 @@
-# Each target installs what it needs; only Python 3.11 or later must be present.
+# Each target installs what it needs; only Python 3.11 or later and a C compiler must be present.
 # Override VENV and PYTHON if needed: make test VENV=/tmp/elsewhere PYTHON=python3.13
 # CONSTRAINTS=constraints.txt installs the versions listed there instead of the newest ones, as .ci/run does.
 
@@ -10,7 +10,7 @@ demo_extras := plots,serve
 quick_extras := test
 dev_extras := dev
 bench_extras := bench
-bench-serve_extras := serve,ann
+bench-serve_extras := serve
 
 # The emulators of Azure run on Node, axe-core checks the page, and the TypeScript client is compiled; without npm, the
 # tests that need them are skipped and print the reason.
@@ -40,7 +40,7 @@ in_two_processes := --dist load $(foreach process,1 2,--tx 'popen//env:NUMBA_CAC
 help: ## print this list
 	awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-demo: $(VENV)/installed-demo ## generate a synthetic shop, train and compare two models, open a page with recommendations
+demo: $(VENV)/installed-demo ## generate a synthetic shop, train and compare two models, print the address of a page with recommendations
 	$(VENV)/bin/lorentzrec demo
 
 # Each test process has its own cache of compiled kernels, so that they compile in parallel.

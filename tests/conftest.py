@@ -21,6 +21,9 @@ settings.load_profile("unhurried")
 _paths = [str(Path(__file__).parents[1]), os.environ.get("PYTHONPATH")]
 os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, _paths))
 
+# Tables are as wide as for a file, whatever the width of the terminal from which the tests were started.
+os.environ.pop("COLUMNS", None)
+
 # A job in the background of a script ignores SIGINT, and so would every process that a test starts and interrupts.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 

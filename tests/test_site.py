@@ -71,6 +71,18 @@ def test_broken_links_are_found(tmp_path: Path) -> None:
     assert sorted(broken_links(tmp_path)) == ["a.html: #no", "a.html: x.png", "b.html: a.html#two", "b.html: c.html"]
 
 
+def pages_of_the_guide() -> list[Path]:
+    (part,) = re.findall(r":caption: Guide\n(?::.*\n)*\n((?:.+\n)*)```", (DOCS / "index.md").read_text())
+    return [DOCS / f"{name}.md" for name in part.split()]
+
+
+def test_the_guide_is_short() -> None:
+    """Measurements and history are in the lab."""
+    pages = pages_of_the_guide()
+    assert 10 <= len(pages) <= 16
+    assert sum(len(page.read_text().split()) for page in pages) <= 20_000
+
+
 def test_the_notebooks_are_part_of_the_site(site: Path) -> None:
     shown = {page.stem: page.read_text() for page in (site / "notebooks").glob("*.html")}
     assert set(shown) == {notebook.stem for notebook in (ROOT / "examples").glob("*.ipynb")}
@@ -94,9 +106,13 @@ def test_every_setting_says_what_it_is_and_when_to_change_it(owner: type) -> Non
         assert advice.startswith("Change it "), field.name
 
 
+BUILT_IN_SPLITS = (*RULES, "given")
+"""When tests are collected: examples of the documentation register others."""
+
+
 def test_pages_list_all_splits_readers_and_metrics() -> None:
     data, evaluation = (DOCS / "data.md").read_text(), (DOCS / "evaluation.md").read_text()
-    assert [name for name in (*RULES, "given") if f"| `{name}` |" not in data] == []
+    assert [name for name in BUILT_IN_SPLITS if f"| `{name}` |" not in data] == []
     family = re.compile(r"movielens-(\w+)")
     named = {found[1]: f"-{found[1]}" for name in READERS if (found := family.fullmatch(name))}
     assert [short for long, short in named.items() if short not in data] == []

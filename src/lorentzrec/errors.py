@@ -1,14 +1,41 @@
 """Every error a user can cause or see. Each message is one line that names the cause and ends with the next action.
 Options are named in backticks as in Python (`user_column`, `separator=';'`); the command line prints them as its own
-(`--user-column`, `--separator ';'`)."""
+(`--user-column`, `--separator ';'`). `find_options` and `replace_options` are all that reads such names."""
 
 from __future__ import annotations
 
+import ast
+import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
 from os import PathLike
 from pathlib import Path
 from typing import Any
+
+_OPTION = re.compile(r"`([a-z]+(?:_[a-z]+)*)(?:=('[^`']*'|\"[^`\"]*\"|\d+))?`")
+
+
+def replace_options(message: str, show: Callable[[str, str | int | None], str]) -> str:
+    """A message with every option as `show` writes its name and its value, which is None if the message has none."""
+
+    def replace(found: re.Match[str]) -> str:
+        name, value = found.groups()
+        return show(name, None if value is None else ast.literal_eval(value))
+
+    return _OPTION.sub(replace, message)
+
+
+def find_options(message: str) -> list[tuple[str, str | int | None]]:
+    """The names and the values of the options in a message, in its order."""
+    found: list[tuple[str, str | int | None]] = []
+
+    def note(name: str, value: str | int | None) -> str:
+        found.append((name, value))
+        return ""
+
+    replace_options(message, note)
+    return found
 
 
 class LorentzrecError(Exception):

@@ -18,10 +18,10 @@ from lorentzrec.learning.trainer import train
 from lorentzrec.model.artifact import load
 from lorentzrec.model.config import TrainingConfig
 from lorentzrec.model.model import Model
-from lorentzrec.model.queries import known_rows, users_of
+from lorentzrec.model.queries import known_rows, require_users
 from lorentzrec.model.recommendations import Recommendations
 from lorentzrec.points.points import History, read_history
-from lorentzrec.points.reasons import shares_of
+from lorentzrec.points.reasons import find_shares
 
 NO_ITEM = -1
 """Pads the ids of a list that is shorter than the others, as in implicit; ids that are strings are padded with ""."""
@@ -147,7 +147,7 @@ class MidpointRecommender:
             raise InputError("customers of a symmetric model have points of their own: explain needs model=asymmetric")
         row = known_rows(model.items, [itemid], "item")
         if user_items is None:
-            user_row = known_rows(users_of(model), [userid], "user")[0]
+            user_row = known_rows(require_users(model), [userid], "user")[0]
             assert model.histories is not None
             history = read_history(model.histories, user_row)
         else:
@@ -158,7 +158,7 @@ class MidpointRecommender:
         [found] = model.recommend_many(
             [model.items.ids(history.items)], weights=given, k=1, exclude_seen=False, allow=[itemid]
         )
-        items, shares, *_ = shares_of(model.ranker, history, row)
+        items, shares, *_ = find_shares(model.ranker, history, row)
         order = [index for index in np.argsort(-shares[0], kind="stable")[:N].tolist() if shares[0, index] > 0]
         parts = [(model.items.id(int(items[index])), float(shares[0, index])) for index in order]
         return float(found.scores[0]), parts, user_weights
@@ -172,7 +172,7 @@ class MidpointRecommender:
         filter_items: Any = None,
         items: Any = None,
     ) -> Pair:
-        """Ids and scores, minus the distance, of the `N` nearest items; as in implicit, the first is the item.
+        """Ids and scores of the `N` most similar items; as in implicit, the first is the item, with the score 1.
 
         filter_items: items to leave out. items: nothing but these is found.
         """
@@ -183,7 +183,7 @@ class MidpointRecommender:
         allowed = _allowed(model.items, items, filter_items)
         wanted = [itemid] if single else _plain(itemid)
         found = [
-            Recommendations([one, *nearest.ids][:N], np.append(np.float32(0), nearest.scores)[:N])
+            Recommendations([one, *nearest.ids][:N], np.append(np.float32(1), nearest.scores)[:N])
             if allowed is None or one in allowed
             else nearest
             for one, nearest in zip(wanted, model.similar_items_many(wanted, N, allow=allowed), strict=True)
@@ -197,7 +197,7 @@ class MidpointRecommender:
         """
         _refuse_both("users", users, "filter_users", filter_users)
         model, single = self._trained, np.isscalar(userid)
-        known = users_of(model)
+        known = require_users(model)
         allowed = _allowed(known, users, filter_users)
         found = [model.similar_users(one, k=N, allow=allowed) for one in ([userid] if single else _plain(userid))]
         return _arrays(found, N if users is None else min(N, len(users)), known, single)
@@ -218,7 +218,7 @@ class MidpointRecommender:
         model = self._trained
         if self._user_factors is not None and self._user_factors[0] is model:
             return self._user_factors[1]
-        known = users_of(model)
+        known = require_users(model)
         informed = np.arange(len(known)) if model.histories is None else np.flatnonzero(model.histories.lengths)
         factors = self._factors(model.query_points(users=known.ids(informed)))
         found = np.zeros((len(known), factors.shape[1]), np.float32)
@@ -324,7 +324,7 @@ def _read(user_items: Any) -> Interactions:
     return Interactions.from_frame(user_items) if framed else Interactions.from_csr(user_items)
 
 
-def _matrix_of(user_items: Any, model: Model) -> Any:
+def _make_matrix(user_items: Any, model: Model) -> Any:
     """The matrix in rows, without zeros; a one-dimensional row is a matrix of one."""
     if not hasattr(user_items, "tocsr"):
         raise InputError(f"user_items is a {type(user_items).__name__}: give a SciPy matrix with one row per user")
@@ -339,8 +339,8 @@ def _matrix_of(user_items: Any, model: Model) -> Any:
 
 def _history_in(user_items: Any, userid: Any, model: Model) -> History:
     """The history of a customer: the only row of a matrix, or the row of the customer in the training data."""
-    matrix = _matrix_of(user_items, model)
-    row = 0 if matrix.shape[0] == 1 else int(known_rows(users_of(model), [userid], "user")[0])
+    matrix = _make_matrix(user_items, model)
+    row = 0 if matrix.shape[0] == 1 else int(known_rows(require_users(model), [userid], "user")[0])
     if row >= matrix.shape[0]:
         raise InputError(f"user_items has {matrix.shape[0]} rows and none for user {userid!r}: give the matrix of fit")
     span = slice(matrix.indptr[row], matrix.indptr[row + 1])
@@ -349,7 +349,7 @@ def _history_in(user_items: Any, userid: Any, model: Model) -> History:
 
 def _histories(user_items: Any, users: int, model: Model) -> dict[str, Any]:
     """The rows of a matrix as histories for `Model.recommend_many`, with their weights."""
-    matrix = _matrix_of(user_items, model)
+    matrix = _make_matrix(user_items, model)
     if matrix.shape[0] != users:
         raise InputError(f"user_items has the shape {matrix.shape}: give a row for each of {users} users")
     ids = model.items.ids(matrix.indices)

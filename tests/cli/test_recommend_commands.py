@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +13,8 @@ import pytest
 from lorentzrec import Interactions, TrainingConfig, load, train
 from lorentzrec.batch import recommending
 from lorentzrec.errors import InputError
+from lorentzrec.model.card import write_card
+from lorentzrec.model.reality_check import CheckedSystem, RealityCheck, describe_check
 from tests.cli.command_line import SETTINGS, error_of, run, run_json
 
 
@@ -341,3 +344,26 @@ def test_export_to_npz_needs_no_pickle(model: Path, tmp_path: Path) -> None:
         assert np.array_equal(arrays["count"], trained.item_counts)
         assert np.array_equal(arrays["point"], trained.item_points)
         assert np.array_equal(arrays["history_point"], trained.history_points)
+
+
+def test_the_card_of_a_model(model: Path, tmp_path: Path) -> None:
+    result = run("export", model, "--out", tmp_path / "model-card.md")
+    assert result.stdout == f"The card of the model is in {tmp_path / 'model-card.md'}\n"
+    card, trained = (tmp_path / "model-card.md").read_text(), load(model)
+    assert f"| items | {len(trained.items)} |" in card
+    assert f"| digest | {trained.data_digest} |" in card
+    assert describe_check(trained)[1:] in card
+    assert all(note[1:] in card for note in trained.notes)
+    line = error_of("export", model, "--customers", "--out", tmp_path / "card.md")
+    assert line.endswith("which has no table: leave out --attributes and --customers")
+
+
+def test_the_card_has_the_check_of_the_model(model: Path) -> None:
+    rows = (
+        CheckedSystem(name="this model", ndcg=0.2, recall=0.3),
+        CheckedSystem(name="popularity", ndcg=0.1, recall=0.25, difference=0.1, standard_error=0.01, significant=True),
+    )
+    check = RealityCheck(rows=rows, customers=600, candidates="unseen")
+    card = write_card(replace(load(model), check=check), "shop")
+    assert "| popularity | 0.1000 | 0.2500 | +0.1000 | yes |" in card
+    assert "This model is ahead of the best baseline, popularity (0.1000)" in card

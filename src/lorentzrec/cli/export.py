@@ -1,11 +1,11 @@
-"""`lorentzrec export`: the points of a model for other programs."""
+"""`lorentzrec export`: the points of a model for other programs, and its card for people."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from lorentzrec.base.atomic import atomic_file
+from lorentzrec.base.atomic import atomic_file, write_text
 from lorentzrec.base.counting import Count
 from lorentzrec.batch.part_files import FORMATS
 from lorentzrec.cli.output import print_result
@@ -14,6 +14,9 @@ from lorentzrec.errors import ConfigError, InputError
 
 if TYPE_CHECKING:
     from lorentzrec.model.model import Model
+
+CARD = ".md"
+"""The suffix of the card of a model."""
 
 
 def export(
@@ -26,7 +29,7 @@ def export(
     force: bool = False,
     json: bool = False,
 ) -> None:
-    """Write ids, counts and points of all items, or of all customers, to one file.
+    """Write ids, counts and points of all items, or of all customers, to one file; or the card of the model.
 
     On the hyperboloid, the items for the point u of a customer are in the order of the plain inner product of
     (-u0, u1, ...) and their points, so any exact inner-product search works. It finds the items of lorentzrec recommend
@@ -36,14 +39,17 @@ def export(
     $ lorentzrec export model --customers --out customers.parquet
     $ lorentzrec export model --attributes --out attributes.parquet
     $ lorentzrec export model --to npz --out points.npz
+    $ lorentzrec export model --out model-card.md
 
-    out: File to write: .parquet, .csv, .jsonl or .npz; without a suffix, a folder of Parquet files.
+    out: File to write: .parquet, .csv, .jsonl or .npz; without a suffix, a folder of Parquet files. With .md, the card
+        of the model: its data, quality, settings, notes and limits on one page.
     attributes: Write the attributes instead of the items: `count` is the number of items that have each.
     customers: Write the customers of the training data instead of the items: `count` is the number of their events, and
         `point` what items are ranked by.
     to: The format, if the name has no suffix: npz or parquet.
     """
     from lorentzrec.model.artifact import load
+    from lorentzrec.model.card import write_card
     from lorentzrec.model.catalogue import with_attributes_as_items
 
     kinds = [suffix[1:] for suffix in (*FORMATS, ".npz")]
@@ -54,7 +60,13 @@ def export(
     out = out.with_suffix(f".{to}") if to is not None else out
     if attributes and customers:
         raise ConfigError("--attributes and --customers are two tables: give one of them")
-    refuse_target(out, force=force, formats=(*FORMATS, ".npz"))
+    if out.suffix == CARD and (attributes or customers):
+        raise ConfigError(f"{out} is the card of a model, which has no table: leave out --attributes and --customers")
+    refuse_target(out, force=force, formats=(*FORMATS, ".npz", CARD))
+    if out.suffix == CARD:
+        write_text(out, write_card(load(model), model.resolve().name))
+        print_result({"file": str(out)}, f"The card of the model is in {out}", json=json)
+        return
     notes: list[str] = []
     if customers:
         columns, notes = _customers(load(model))

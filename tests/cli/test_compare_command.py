@@ -123,3 +123,10 @@ def test_a_comparison_needs_a_test_part(events_file: Path, tmp_path: Path) -> No
     run("prepare", events_file, "--out", tmp_path / "shop")
     assert "has no test part" in error_of("compare", tmp_path / "shop")
     assert "is not a dataset: make one with lorentzrec prepare" in error_of("compare", events_file)
+
+
+def test_only_a_validation_part_can_be_left_out(events_file: Path, tmp_path: Path) -> None:
+    shop = tmp_path / "shop"
+    run("prepare", events_file, "--out", shop, "--split", "leave_last_out")
+    line = error_of("compare", shop, "--leave-validation-out")
+    assert line == f"{shop} has no validation part to leave out: prepare it with --split leave_last_two"

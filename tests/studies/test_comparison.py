@@ -47,6 +47,16 @@ def test_every_system_is_measured_on_the_test_and_runs_are_kept(tmp_path: Path) 
     assert again.values[:2] == curved.values
 
 
+def test_a_system_can_be_trained_without_the_validation_part(tmp_path: Path) -> None:
+    measure = replace(comparer(tmp_path), leave_validation_out=True)
+    (neighbours,) = measure.run(make_systems(["item-knn"]))
+    task = measure.task
+    report = evaluate(ItemKNN(task.train), task.require_test(), k=5, histories=task.before_test)
+    assert neighbours.value == report["ndcg@5"]
+    (usual,) = comparer(tmp_path).run(make_systems(["item-knn"]))
+    assert usual.value != neighbours.value, "runs of both are kept apart"
+
+
 def test_shops_compare_all_items_with_habits(tmp_path: Path) -> None:
     measure = replace(comparer(tmp_path), candidates="all")
     (habits,) = measure.run(make_systems(["own-frequency"]))

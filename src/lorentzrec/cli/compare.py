@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from lorentzrec.cli.inputs import require_dataset
 from lorentzrec.cli.output import print_result, say, table
 from lorentzrec.cli.results import write_results
-from lorentzrec.errors import ConfigError
+from lorentzrec.errors import ConfigError, InputError
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -30,12 +30,14 @@ def compare(
     tune_baselines: bool = False,
     metric: str = "ndcg@20",
     candidates: str = "unseen",
+    leave_validation_out: bool = False,
     out: Path | None = None,
     json: bool = False,
 ) -> None:
     """Train several systems with several seeds, evaluate them on the test part, and test the differences.
 
-    All systems are trained on everything before the test part and evaluated by full ranking. The first system is tested
+    All systems are trained on everything before the test part, or with --leave-validation-out on the training part, as
+    in papers that choose the epoch by the validation part, and evaluated by full ranking. The first system is tested
     against each of the others: over customers (do these models differ?) and over seeds (do the methods?). Finished runs
     are kept, so the same command resumes after Ctrl-C, and with another system or more seeds runs only what is new.
 
@@ -55,6 +57,7 @@ def compare(
     tune_baselines: Choose the settings of item-knn and of other libraries by validation.
     metric: What is compared: hr, recall, ndcg or mrr at any k.
     candidates: What is ranked and to be found, as in evaluate: unseen, all, new or repeats.
+    leave_validation_out: Do not train on the validation part. It still belongs to the histories of the customers.
     out: Folder for runs, plot, and tables as CSV, Markdown, LaTeX and JSON. Default: DATASET-comparison in the current
         folder.
     """
@@ -68,8 +71,11 @@ def compare(
     if seeds < 1:
         raise ConfigError(f"--seeds is {seeds}: give 1 or more")
     configs = _read_configs(config or [], settings or [])
-    task = TuningTask.from_parts(require_dataset(data).named_parts())
+    parts = require_dataset(data).named_parts()
+    task = TuningTask.from_parts(parts)
     task.require_test()
+    if leave_validation_out and "validation" not in parts:
+        raise InputError(f"{data} has no validation part to leave out: prepare it with --split leave_last_two")
     left_out = (
         COSTLY | {"item-item" if task.train.ordered else "transitions"} | (set() if has_implicit() else set(PEERS))
     )
@@ -79,7 +85,14 @@ def compare(
     folder = out or Path(f"{Path(data).name}-comparison")
     threads = configs["hyperboloid"].threads
     comparer = Comparer(
-        task, PartStore(folder / "runs"), metric, range(seeds), threads, say, check_candidates(candidates)
+        task,
+        PartStore(folder / "runs"),
+        metric,
+        range(seeds),
+        threads,
+        say,
+        check_candidates(candidates),
+        leave_validation_out,
     )
     if tune_baselines:
         chosen = comparer.tune(chosen)
@@ -89,6 +102,7 @@ def compare(
         "data": data,
         "metric": metric,
         "seeds": seeds,
+        "trained_on": "training part" if leave_validation_out else "everything before the test part",
         "systems": [run.to_dict() for run in runs],
         "differences": [asdict(difference) for difference in differences],
     }

@@ -270,6 +270,8 @@ class Comparer:
     threads: int | None = None
     say: Callable[[str], None] = lambda _: None
     candidates: Candidates = "unseen"
+    leave_validation_out: bool = False
+    """Train on the training part alone; the validation part belongs to the histories only."""
 
     def tune(self, systems: Sequence[System]) -> list[System]:
         """The systems with the best settings of their grid on validation; those without a grid are unchanged."""
@@ -286,7 +288,7 @@ class Comparer:
         return chosen
 
     def run(self, systems: Sequence[System]) -> list[Runs]:
-        """Train each system with every seed on everything before the test, and evaluate it on the test."""
+        """Train each system with every seed, and evaluate it on the test."""
         seeds = {system.name: self.seeds[:1] if system.name in SEEDLESS else self.seeds for system in systems}
         parts = [self._part(system, seed) for system in systems for seed in seeds[system.name]]
         results = iter(self.store.run(parts, self.say))
@@ -322,7 +324,8 @@ class Comparer:
         if validating:
             train, histories, test = task.train, task.train, task.validation
         else:
-            train, histories, test = task.before_test, task.histories, task.require_test()
+            train = task.train if self.leave_validation_out else task.before_test
+            histories, test = task.histories, task.require_test()
         key = {
             "kind": system.name,
             "settings": system.resolve_settings(train),

@@ -71,8 +71,8 @@ site: $(VENV)/installed-dev ## the documentation site, in .build/site
 	$(VENV)/bin/python docs/generated_pages.py
 	$(VENV)/bin/python -m sphinx -q -W -b html docs .build/site
 
-# The wheel is built from the sdist, so that both are tested by one installation.
-package: $(VENV)/installed-dev ## build sdist and wheel in .build/package, install the wheel into an empty environment, train and recommend
+# The wheel is built from the sdist, so that both are tested by one installation. The list of its packages is CycloneDX.
+package: $(VENV)/installed-dev ## build sdist, wheel and the list of its packages in .build/package, install the wheel into an empty environment, train and recommend
 	rm -rf .build/package
 	$(VENV)/bin/python -m hatchling build --target sdist --directory .build/package
 	$(VENV)/bin/python -m pip wheel -q --disable-pip-version-check --no-deps --no-build-isolation \
@@ -81,7 +81,12 @@ package: $(VENV)/installed-dev ## build sdist and wheel in .build/package, insta
 	.build/package/venv/bin/python -m pip install -qq --disable-pip-version-check \
 	  $(addprefix --constraint ,$(CONSTRAINTS)) .build/package/lorentzrec-*.whl
 	NUMBA_CACHE_DIR=$(CURDIR)/.build/numba/package .build/package/venv/bin/python -I tests/installed_package.py
-	rm -rf .build/package/venv
+	$(PYTHON) -m venv .build/package/tools
+	.build/package/tools/bin/python -m pip install -qq --disable-pip-version-check \
+	  $(addprefix --constraint ,$(CONSTRAINTS)) cyclonedx-bom==7.5.0
+	.build/package/tools/bin/cyclonedx-py environment --output-reproducible --validate \
+	  --output-file .build/package/lorentzrec.cdx.json .build/package/venv/bin/python
+	rm -rf .build/package/venv .build/package/tools
 
 bench: $(VENV)/installed-bench ## run the benchmarks, alongside comparable libraries
 	$(VENV)/bin/python benchmarks/run.py

@@ -174,6 +174,10 @@ def test_a_worker_has_a_connection_for_each_of_its_store_threads(
     with service_here(f"file:{tmp_path / 'store'}", store_threads=40) as service:
         wait_until(lambda: service.get("/readyz").status_code == 200)
     assert min(asked) >= 60
+    asked.clear()
+    with service_here(f"file:{tmp_path / 'store'}", store_threads=40, store_connections=5) as service:
+        wait_until(lambda: service.get("/readyz").status_code == 200)
+    assert set(asked) == {5}
 
 
 @pytest.fixture

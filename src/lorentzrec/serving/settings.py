@@ -143,6 +143,11 @@ class ServiceSettings:
 
     Change it to more for a slow store with many requests at once.
     """
+    store_connections: Number | None = None
+    """Largest number of connections of one worker to PostgreSQL; None: two for each of `store_threads`: none waits.
+
+    Change it to less if the server has few: pods x workers x this number have to fit into its `max_connections`.
+    """
     request_seconds: Seconds = 10.0
     """How long a request may take, including reading its body.
 

@@ -58,9 +58,9 @@ def create_app(settings: ServiceSettings, keys: ApiKeys | None = None) -> Reques
     keyed = settings.api_key_file is not None
     metrics = Metrics()
     threads = settings.store_threads
+    connections = settings.store_connections or 2 * threads
     store = GuardedStore(
-        # Enough for all threads, those that write included, so that none of them waits for another one's connection.
-        lambda: open_store(settings.store, connections=2 * threads),
+        lambda: open_store(settings.store, connections=connections),
         seconds=settings.store_seconds,
         threads=threads,
         observe=lambda operation, seconds: metrics.store_seconds[operation].observe(seconds),

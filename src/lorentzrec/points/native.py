@@ -28,6 +28,9 @@ NO_MEMORY, NO_MIDPOINT, TOO_FEW, OUTSIDE = -1, -2, -3, -4
 """What the call returns instead of a number of items. `rank` returns two of them: the history has no midpoint; the
 candidates are fewer than k. The others are errors."""
 
+LEAST_FACTOR = 1e-30
+"""As in `ranking.c`."""
+
 Bitmap = NDArray[np.uint8]
 """Bit i % 8 of byte i // 8 is item i."""
 
@@ -50,6 +53,7 @@ class _Catalogue(Structure):
         ("sharpness", c_double),
         ("longest", c_double),
         ("item_offsets", c_void_p),
+        ("item_factors", c_void_p),
         ("greatest_offset", c_double),
     )
 
@@ -68,6 +72,8 @@ class _Lists(Structure):
         ("row_count", c_int64),
         ("codes", c_void_p),
         ("greatest_offsets", c_void_p),
+        ("factors", c_void_p),
+        ("greatest_factors", c_void_p),
     )
 
 
@@ -119,7 +125,8 @@ class Catalogue:
         """memory: offsets, columns and values of a `Memory`. longest: the greatest length of a point of an item.
         new_histories: points of rows after those of the items. item_offsets: what is added to the scores of items."""
         offsets, neighbours, values = (None, None, None) if memory is None else memory
-        self._arrays = item_points, history_points, new_histories, offsets, neighbours, values, item_offsets
+        factors = None if item_offsets is None or not hyperbolic else _find_factors(item_offsets)
+        self._arrays = item_points, history_points, new_histories, offsets, neighbours, values, item_offsets, factors
         count, width = self.shape = item_points.shape
         self._structure = _Catalogue(
             count,
@@ -138,6 +145,7 @@ class Catalogue:
             sharpness,
             longest,
             _address(item_offsets, np.float32, (count,)),
+            _address(factors, np.float32, (count,)),
             0.0 if item_offsets is None else float(item_offsets.max(initial=-np.inf)),
         )
         self.reference = byref(self._structure)
@@ -161,7 +169,13 @@ class Lists:
         arrays = centres, biases, units, scales, offsets, rows, codes
         self.centres, self.biases, self.units, self.scales, self.offsets, self.rows, self.codes = arrays
         self.item_offsets = item_offsets
-        self.greatest_offsets = None if item_offsets is None else _find_greatest(item_offsets, rows, offsets)
+        self.greatest_offsets: NDArray[np.float32] | None = None
+        self._factors: NDArray[np.float32] | None = None
+        self._greatest_factors: NDArray[np.float32] | None = None
+        if item_offsets is not None:
+            self._factors = _find_factors(item_offsets)[rows]
+            self._greatest_factors = _find_greatest(self._factors, offsets)
+            self.greatest_offsets = _find_greatest(item_offsets[rows], offsets)
         count, width, code_width = *centres.shape, codes.shape[1]
         self._structure = _Lists(
             count,
@@ -176,6 +190,8 @@ class Lists:
             len(rows),
             _address(codes, np.int8, (len(rows), code_width)),
             _address(self.greatest_offsets, np.float32, (count,)),
+            _address(self._factors, np.float32, (len(rows),)),
+            _address(self._greatest_factors, np.float32, (count,)),
         )
         self.address = ctypes.addressof(self._structure)
 
@@ -291,14 +307,19 @@ def _address(array: NDArray[Any] | None, dtype: type[np.generic], shape: tuple[i
     return address
 
 
-def _find_greatest(
-    values: NDArray[np.float32], rows: NDArray[np.int32], offsets: NDArray[np.int64]
-) -> NDArray[np.float32]:
-    """The greatest value of the rows of each list; -inf of a list without any."""
+def _find_factors(item_offsets: NDArray[np.float32]) -> NDArray[np.float32]:
+    """exp(offset - the greatest); of items so far behind that no distance makes up for it, the least factor."""
+    behind = item_offsets.astype(np.float64) - item_offsets.max(initial=-np.inf)
+    factors: NDArray[np.float32] = np.maximum(np.exp(behind), LEAST_FACTOR).astype(np.float32)
+    return factors
+
+
+def _find_greatest(values: NDArray[np.float32], offsets: NDArray[np.int64]) -> NDArray[np.float32]:
+    """The greatest value of each list; the least number there is for one without any."""
     filled = np.flatnonzero(np.diff(offsets))
-    greatest = np.full(len(offsets) - 1, -np.inf, np.float32)
+    greatest = np.full(len(offsets) - 1, values.min(initial=np.inf), np.float32)
     if len(filled):
-        greatest[filled] = np.maximum.reduceat(values[rows], offsets[filled])
+        greatest[filled] = np.maximum.reduceat(values, offsets[filled])
     return greatest
 
 

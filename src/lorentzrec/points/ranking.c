@@ -1,7 +1,8 @@
 /* From the rows of a history to the rows of the best items: see `native.py`, which calls this and explains it.
  *
  * Nothing here calls Python. Rows and offsets are compared with the lengths of arrays where they are used: a large file
- * is mapped, so what was checked when it was opened may have been changed since. A score that is no number is none. All numbers that decide are of double precision; single precision and 8-bit codes only find
+ * is mapped, so what was checked when it was opened may have been changed since. A score that is no number is none. All
+ * numbers that decide are of double precision; single precision and 8-bit codes only find
  * items whose precise score is worth computing. */
 
 #include <math.h>
@@ -11,10 +12,12 @@
 
 #if defined(FAST)
 #elif defined(__x86_64__) && defined(__linux__) && defined(__GNUC__)
-#define FAST __attribute__((target_clones("arch=haswell", "default")))
+#define FAST __attribute__((target_clones("avx2", "default")))
 #else
 #define FAST
 #endif
+
+#define LEAST_FACTOR 1e-30f
 
 enum { LANES = 8, NO_MEMORY = -1, NO_MIDPOINT = -2, TOO_FEW = -3, OUTSIDE = -4 };
 
@@ -31,6 +34,7 @@ typedef struct {
     double memory_weight, sharpness;
     double longest;                    /* the greatest length of a point of an item */
     const float *item_offsets;         /* added to the scores of items; NULL: nothing is */
+    const float *item_factors;         /* exp(offset - the greatest), at least LEAST_FACTOR; on the hyperboloid only */
     double greatest_offset;
 } Catalogue;
 
@@ -45,6 +49,7 @@ typedef struct {
     int64_t row_count;
     const int8_t *codes;
     const float *greatest_offsets;     /* of the items of each list; NULL without offsets of items */
+    const float *factors, *greatest_factors; /* of `rows`, as in the catalogue; and the greatest of each list */
 } Lists;
 
 typedef struct {
@@ -72,7 +77,7 @@ typedef struct {
 } Request;
 
 typedef struct {
-    double score;
+    double score, reach; /* the least and the greatest that it may be */
     int64_t row;
 } Entry;
 
@@ -80,7 +85,7 @@ typedef struct {
 typedef struct {
     Entry *entries;
     int64_t size, room, wanted;
-    double bound, slack;
+    double bound;
 } Best;
 
 typedef struct {
@@ -95,12 +100,11 @@ typedef struct {
     int shift;
 } Table;
 
-static int start_best(Best *best, int64_t wanted, double slack) {
+static int start_best(Best *best, int64_t wanted) {
     best->size = 0;
     best->wanted = wanted;
     best->room = 4 * wanted + 256;
     best->bound = -INFINITY;
-    best->slack = slack;
     best->entries = malloc(best->room * sizeof(Entry));
     return best->entries != NULL;
 }
@@ -127,17 +131,17 @@ static void select_best(Entry *entries, int64_t size, int64_t count) {
     }
 }
 
-/* Drop the entries that are not among the first `wanted`, nor within the slack. */
+/* Drop the entries that are not among the first `wanted`, nor may be. */
 static int shrink(Best *best) {
     if (best->size > best->wanted) {
         select_best(best->entries, best->size, best->wanted);
         double least = INFINITY;
         for (int64_t i = 0; i < best->wanted; i++)
             if (best->entries[i].score < least) least = best->entries[i].score;
-        best->bound = least - best->slack;
+        best->bound = least;
         int64_t kept = best->wanted;
         for (int64_t i = best->wanted; i < best->size; i++)
-            if (best->entries[i].score >= best->bound) best->entries[kept++] = best->entries[i];
+            if (best->entries[i].reach >= best->bound) best->entries[kept++] = best->entries[i];
         best->size = kept;
     }
     if (2 * best->size > best->room) {
@@ -149,10 +153,14 @@ static int shrink(Best *best) {
     return 1;
 }
 
-static inline int offer(Best *best, double score, int64_t row) {
-    if (score < best->bound || score != score) return 1; /* what is no number has no order */
-    best->entries[best->size++] = (Entry){score, row};
+static inline int offer_between(Best *best, double score, double reach, int64_t row) {
+    if (reach < best->bound || score != score) return 1; /* what is no number has no order */
+    best->entries[best->size++] = (Entry){score, reach, row};
     return best->size < best->room || shrink(best);
+}
+
+static inline int offer(Best *best, double score, int64_t row) {
+    return offer_between(best, score, score, row);
 }
 
 static int compare(const void *left, const void *right) {
@@ -341,63 +349,127 @@ static inline int is_candidate(const Request *request, const Table *table, int64
     return is_set(request->eligible, row) && !find(table, row)->excluded;
 }
 
-/* From linear scores to scores with the offsets of items. Without offsets, linear scores take the place of scores. */
+/* From linear scores to numbers in the order of scores with the offsets of items, which are called keys. On the
+ * hyperboloid the key of an item at the distance d is exp(offset - d), and exp(d) = z + sqrt(z^2 - 1) takes one root
+ * where d takes an arccosh. In flat space it is the score. Without offsets, it is the linear score. */
 typedef struct {
-    const float *offsets;
+    const float *offsets, *factors;
     double greatest, squares;     /* of the offsets; the squared length of the query */
-    int hyperbolic, by_distance;
-    double bound, least;          /* what a score has to reach, and the linear score that this takes at least */
+    int by_factors, by_distance;
+    double error;                 /* of linear scores */
+    double bound, least;          /* what a key has to reach, and the linear score that this takes at least */
+    float slope, rest;            /* slope * factor + rest: the linear score that this takes of an item, or less */
 } Raised;
 
-static double to_score(const Raised *raised, double linear) {
-    if (!raised->by_distance) return linear;
-    if (raised->hyperbolic) return linear < -1 ? -acosh(-linear) : 0;
+static inline double raise_distance(double linear) {
+    return linear < -1 ? -linear + sqrt(linear * linear - 1) : 1;
+}
+
+/* The key of a linear score, of an item with this offset or factor. */
+static inline double to_key(const Raised *raised, double linear, double offset) {
+    if (raised->by_factors) return offset / raise_distance(linear);
+    if (!raised->by_distance) return linear + offset;
     double squared = raised->squares - 2 * linear;
-    return squared > 0 ? -sqrt(squared) : 0;
+    return squared > 0 ? offset - sqrt(squared) : offset;
 }
 
-/* The least linear score of a score without offset. */
-static double to_linear(const Raised *raised, double score) {
-    if (!raised->by_distance) return score;
-    if (score > 0) return INFINITY;
-    return raised->hyperbolic ? -cosh(score) : (raised->squares - score * score) / 2;
+/* An item reaches the bound at the distance d = log r, with r = factor / bound, where cosh d = (r + 1 / r) / 2. For r from
+ * 1 to R, of the factor 1, this is at most (r + 1 + 1 / R - r / R) / 2. Below r = 1, no item reaches it. */
+static void set_bound(Raised *raised, double bound) {
+    raised->bound = bound;
+    raised->least = bound - raised->error;
+    if (raised->by_factors) {
+        double margin = 1 + 0x1p-20, greatest = bound > 0 ? margin / bound : INFINITY;
+        if (greatest < 1) greatest = 1;
+        raised->slope = (float)((1 - greatest) / 2 * margin);
+        raised->rest = (float)(-((1 + 1 / greatest) / 2 + raised->error) * margin);
+        raised->least = raised->slope + raised->rest;
+    } else if (raised->offsets != NULL) {
+        double score = bound - raised->greatest;
+        raised->least = score - raised->error;
+        if (raised->by_distance)
+            raised->least = score > 0 ? INFINITY : (raised->squares - score * score) / 2 - raised->error;
+    }
 }
 
-static Raised make_raised(const Catalogue *items, const Request *request, const double *query) {
-    Raised raised = {.hyperbolic = items->hyperbolic, .by_distance = request->by_distance, .bound = -INFINITY,
-                     .least = -INFINITY};
+/* The linear scores of the items that are as much nearer than the centres of lists, with these linear scores, as the
+ * greatest offset of each list says. Single precision is enough, since lists are ranked roughly anyway. */
+static inline void raise_products(const Raised *raised, const Lists *lists, float *linear) {
+    if (raised->by_factors) {
+        float inverse = (float)exp(-raised->greatest);
+        for (int64_t list = 0; list < lists->count; list++) {
+            float z = linear[list] < -1 ? -linear[list] : 1;
+            float ratio = (z + sqrtf((z - 1) * (z + 1))) * inverse / lists->greatest_factors[list];
+            ratio = ratio > 1 ? ratio : 1;
+            linear[list] = (ratio + 1 / ratio) * -0.5f;
+        }
+        return;
+    }
+    for (int64_t list = 0; list < lists->count; list++) {
+        double score = to_key(raised, linear[list], lists->greatest_offsets[list]);
+        if (raised->by_distance) score = (raised->squares - (score < 0 ? score * score : 0)) / 2;
+        linear[list] = (float)score;
+    }
+}
+
+static Raised make_raised(const Catalogue *items, const Request *request, const double *query, double error) {
+    Raised raised = {.by_distance = request->by_distance, .error = error, .bound = -INFINITY,
+                     .least = -INFINITY, .rest = -INFINITY};
     if (!request->raised || items->item_offsets == NULL) return raised;
     raised.offsets = items->item_offsets;
+    raised.factors = items->item_factors;
+    raised.by_factors = items->hyperbolic && request->by_distance;
     raised.greatest = items->greatest_offset;
     for (int64_t i = 0; i < items->width; i++) raised.squares += query[i] * query[i];
     return raised;
 }
 
-/* The error of scores, from twice the error of linear scores: the arccosh and the root are steepest at distance 0. */
-static double raise_slack(const Raised *raised, double slack) {
-    if (raised->offsets == NULL || !raised->by_distance) return slack;
-    return raised->hyperbolic ? 2 * acosh(1 + slack / 2) : 2 * sqrt(slack);
+/* What `to_key` needs of an item. */
+static inline double find_offset(const Raised *raised, int64_t row) {
+    if (raised->by_factors) return raised->factors[row];
+    return raised->offsets == NULL ? 0 : raised->offsets[row];
 }
 
 /* Offer an item whose linear score reaches the least one. */
-static inline int offer_linear(Raised *raised, Best *best, double linear, int64_t row) {
-    double score = raised->offsets == NULL ? linear : to_score(raised, linear) + raised->offsets[row];
-    if (!offer(best, score, row)) return 0;
-    if (best->bound != raised->bound) {
-        raised->bound = best->bound;
-        raised->least = raised->offsets == NULL ? best->bound : to_linear(raised, best->bound - raised->greatest);
+static inline int offer_linear(Raised *raised, Best *best, double linear, double offset, int64_t row) {
+    double error = raised->error, score = linear - error, reach = linear + error;
+    if (raised->by_factors) {
+        double z = -reach, root = z > 1 ? sqrt(z * z - 1) : 0;
+        reach = score = offset / (z > 1 ? z + root : 1);
+        if (error > 0) {
+            reach *= 1 + 0x1p-23; /* what rounds a factor is less */
+            /* The logarithm of a key falls by 1 / root, or less where z is larger. */
+            score = offset > LEAST_FACTOR && root > 0 ? reach * (1 - 0x1p-22 - 2 * error / root) : -INFINITY;
+        }
+    } else if (raised->offsets != NULL) {
+        reach = to_key(raised, reach, offset);
+        score = to_key(raised, score, offset);
     }
+    if (!offer_between(best, score, reach, row)) return 0;
+    if (best->bound != raised->bound) set_bound(raised, best->bound);
     return 1;
 }
 
-/* How far apart two products in single precision may be and still be in the wrong order: twice the error of one, which is
- * at most D eps / 2 (|u| |v| + |v|^2 / 2). */
-static double find_slack(const Catalogue *items, const Request *request, const double *query) {
+/* The error of a product in single precision: at most D eps / 2 (|u| |v| + |v|^2 / 2). */
+static double find_error(const Catalogue *items, const Request *request, const double *query) {
     double squared = 0;
     for (int64_t i = 0; i < items->width; i++) squared += query[i] * query[i];
     double length = sqrt(squared) + (request->by_distance && !items->hyperbolic ? items->longest : 0);
-    double slack = (items->width + 4) * 0x1p-23 * length * items->longest;
-    return slack >= 0 ? slack : INFINITY;
+    double error = (items->width + 4) * 0x1p-24 * length * items->longest;
+    return error >= 0 ? error : INFINITY;
+}
+
+/* Whether any of eight items, with these linear scores, may be among the best; and the least linear score that each of
+ * them needs. Eight comparisons at once are faster than a jump for each. */
+static inline int may_reach(const Raised *raised, const float *linear, int64_t start, float *least) {
+    float lowest = (float)(raised->least - fabs(raised->least) * 0x1p-23), slope = raised->slope, rest = raised->rest;
+    int any = 0;
+    if (raised->by_factors)
+        for (int i = 0; i < 8; i++) least[i] = slope * raised->factors[start + i] + rest;
+    else
+        for (int i = 0; i < 8; i++) least[i] = lowest;
+    for (int i = 0; i < 8; i++) any |= linear[i] >= least[i];
+    return any;
 }
 
 /* A query such that the products with it are in the order of the scores, but for half the squares of items in flat
@@ -424,32 +496,36 @@ FAST static int scan_items(const Catalogue *items, const Request *request, const
             }
             continue;
         }
-        int64_t end = start + 8 < items->count ? start + 8 : items->count;
-        for (int64_t row = start; row < end; row++) {
-            if (!((bits >> (row - start)) & 1)) continue;
-            const float *point = items->items + row * width;
-            float score = row < safe ? multiply(linear, point, padded) : multiply_exactly(linear, point, width);
-            if (squares) score -= half_square(point, width);
-            if (score >= raised->least && !find(table, row)->excluded && !offer_linear(raised, best, score, row))
-                return 0;
+        int length = items->count - start < 8 ? (int)(items->count - start) : 8;
+        float scores[8];
+        for (int i = 0; i < length; i++) {
+            scores[i] = -INFINITY;
+            if (!((bits >> i) & 1)) continue;
+            const float *point = items->items + (start + i) * width;
+            scores[i] = start + i < safe ? multiply(linear, point, padded) : multiply_exactly(linear, point, width);
+            if (squares) scores[i] -= half_square(point, width);
         }
+        float least[8] = {-INFINITY, -INFINITY, -INFINITY, -INFINITY, -INFINITY, -INFINITY, -INFINITY, -INFINITY};
+        if (length == 8 && !may_reach(raised, scores, start, least)) continue;
+        for (int i = 0; i < length; i++)
+            if (((bits >> i) & 1) && scores[i] >= least[i] && !find(table, start + i)->excluded &&
+                !offer_linear(raised, best, scores[i], find_offset(raised, start + i), start + i))
+                return 0;
     }
     return 1;
 }
 
-static int scan_scores(const Catalogue *items, const Request *request, const Table *table, Raised *raised,
+FAST static int scan_scores(const Catalogue *items, const Request *request, const Table *table, Raised *raised,
                        Best *best) {
-    for (int64_t start = 0; start < items->count; start += 16) {
-        int64_t end = start + 16 < items->count ? start + 16 : items->count;
-        float bound = (float)raised->least;
-        int any = 0;
-        for (int64_t row = start; row < end; row++) any |= request->linear[row] >= bound;
-        if (!any) continue;
-        for (int64_t row = start; row < end; row++) {
-            double score = request->linear[row];
-            if (score >= raised->least && is_candidate(request, table, row) && !offer_linear(raised, best, score, row))
+    for (int64_t start = 0; start < items->count; start += 8) {
+        int length = items->count - start < 8 ? (int)(items->count - start) : 8;
+        const float *scores = request->linear + start;
+        float least[8] = {-INFINITY, -INFINITY, -INFINITY, -INFINITY, -INFINITY, -INFINITY, -INFINITY, -INFINITY};
+        if (length == 8 && !may_reach(raised, scores, start, least)) continue;
+        for (int i = 0; i < length; i++)
+            if (scores[i] >= least[i] && is_candidate(request, table, start + i) &&
+                !offer_linear(raised, best, scores[i], find_offset(raised, start + i), start + i))
                 return 0;
-        }
     }
     return 1;
 }
@@ -468,9 +544,10 @@ FAST static int scan_lists(const Catalogue *items, const Request *request, const
     /* The last coordinate is that of half the squares in flat space by distance. */
     float *centred = calloc(lists->width + lists->code_width, sizeof(float)), *units = centred + lists->width;
     int16_t *coded = malloc(lists->code_width * sizeof(int16_t));
+    float *products = malloc((lists->count + 1) * sizeof(float));
     Best nearest = {0};
     int succeeded = 0;
-    if (centred == NULL || coded == NULL || !start_best(&nearest, probes, 0)) goto end;
+    if (centred == NULL || coded == NULL || products == NULL || !start_best(&nearest, probes)) goto end;
     memcpy(centred, linear, items->width * sizeof(float));
     if (request->by_distance && !items->hyperbolic) centred[items->width] = -1;
     float largest = 0;
@@ -482,14 +559,11 @@ FAST static int scan_lists(const Catalogue *items, const Request *request, const
     float unit = largest > 0 ? largest / limit : 1;
     for (int64_t i = 0; i < lists->code_width; i++) coded[i] = (int16_t)lrintf(units[i] / unit);
     succeeded = 1;
-    for (int64_t list = 0; list < lists->count && succeeded; list++) {
-        float product = multiply(centred, lists->centres + list * lists->width, lists->width);
-        if (raised->offsets != NULL) { /* the best that an item at the centre may have */
-            double score = to_score(raised, product) + lists->greatest_offsets[list];
-            product = (float)to_linear(raised, raised->by_distance && score > 0 ? 0 : score);
-        }
-        succeeded = offer(&nearest, product - lists->biases[list], list);
-    }
+    for (int64_t list = 0; list < lists->count; list++)
+        products[list] = multiply(centred, lists->centres + list * lists->width, lists->width);
+    if (raised->offsets != NULL) raise_products(raised, lists, products);
+    for (int64_t list = 0; list < lists->count && succeeded; list++)
+        succeeded = offer(&nearest, products[list] - lists->biases[list], list);
     if (succeeded) succeeded = shrink(&nearest);
     if (nearest.size > probes) nearest.size = probes;
     qsort(nearest.entries, nearest.size, sizeof(Entry), compare);
@@ -502,21 +576,24 @@ FAST static int scan_lists(const Catalogue *items, const Request *request, const
         }
         float base = (float)nearest.entries[i].score + lists->biases[list], scale = unit * lists->scales[list];
         if (raised->offsets != NULL) base = multiply(centred, lists->centres + list * lists->width, lists->width);
+        const float *factors = raised->by_factors ? lists->factors : NULL;
         for (int64_t item = start; item < start + length; item++) {
             float score = base + scale * (float)multiply_codes(coded, lists->codes + item * lists->code_width,
                                                                lists->code_width);
-            if (score < raised->least) continue;
+            if (score < (factors == NULL ? raised->least : raised->slope * factors[item] + raised->rest)) continue;
             int64_t row = lists->rows[item];
             if (row < 0 || row >= items->count) {
                 succeeded = OUTSIDE;
                 break;
             }
-            if (is_candidate(request, table, row) && !offer_linear(raised, best, score, row)) succeeded = 0;
+            double offset = factors != NULL ? factors[item] : find_offset(raised, row);
+            if (is_candidate(request, table, row) && !offer_linear(raised, best, score, offset, row)) succeeded = 0;
         }
     }
 end:
     free(centred);
     free(coded);
+    free(products);
     free(nearest.entries);
     return succeeded;
 }
@@ -581,9 +658,9 @@ int64_t rank(const Catalogue *items, const Request *request, double *query, int6
     }
     int64_t wanted = k > request->wanted ? k : request->wanted;
     if (request->candidates != NULL) wanted = request->candidate_count + 1;
-    Raised raised = make_raised(items, request, query);
-    double slack = request->lists != NULL ? 0 : raise_slack(&raised, find_slack(items, request, query));
-    if (!start_best(&near, wanted, slack) || !start_best(&best, k, 0)) goto end;
+    double error = request->lists != NULL ? 0 : find_error(items, request, query);
+    Raised raised = make_raised(items, request, query, error);
+    if (!start_best(&near, wanted) || !start_best(&best, k)) goto end;
     make_linear(items, query, linear, padded);
     int succeeded = 1;
     if (request->candidates != NULL) {

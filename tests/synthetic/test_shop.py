@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lorentzrec.errors import ConfigError, InputError
-from lorentzrec.synthetic.hierarchy import HIERARCHY, STYLES
+from lorentzrec.synthetic.hierarchy import DEARER, HIERARCHY, PRICES, STEPS, STYLES
 from lorentzrec.synthetic.latent import REJECTED, HyperbolicPlane
 from lorentzrec.synthetic.shop import Space, SyntheticConfig, SyntheticShop, synthesize, synthetic_shop
 from lorentzrec_paper.power_law import fit_power_law
@@ -175,6 +175,13 @@ def test_the_hierarchy_follows_the_latent_position(space: Space) -> None:
                 assert np.abs(offset).max() < 1.5 * width
     title, item, category, style = items.select("title", "item", "category", "style").row(0)
     assert title == f"{style} {category} {item[1:]}"
+
+
+def test_prices_follow_from_department_style_and_number() -> None:
+    items = SyntheticShop(SMALL).items
+    for department, style, item, price in items.select("department", "style", "item", "price").rows():
+        steps = HIERARCHY[department][1].index(style) + int(item[1:]) % STEPS
+        assert price == pytest.approx(round(PRICES[department] * (1 + DEARER * steps)) - 0.05, abs=0.011)
 
 
 def test_a_popular_item_is_near_the_origin() -> None:

@@ -29,9 +29,24 @@ STYLES: tuple[tuple[str, str, str], ...] = tuple(
 )
 """All (department, category, style), so that each department and each category is contiguous."""
 
+PRICES: dict[str, float] = {
+    "Tops": 25.0,
+    "Knitwear": 50.0,
+    "Outerwear": 110.0,
+    "Trousers": 45.0,
+    "Tailoring": 140.0,
+    "Shoes": 80.0,
+    "Accessories": 20.0,
+    "Sportswear": 35.0,
+}
+"""The lowest price of each department."""
+DEARER, STEPS = 0.15, 8
+"""By how much of the lowest price each further style of a category costs more, and each of the steps in a style."""
+
 
 def item_names(numbers: Integers, sectors: Integers) -> pl.DataFrame:
-    """One row per item: its id (`p0412`), a title (`Linen Shirt 0412`) and its department, category and style.
+    """One row per item: its id (`p0412`), a title (`Linen Shirt 0412`), its department, category and style, and a price
+    that follows from them and the number.
 
     `numbers`: the numbers in the ids. `sectors`: positions in `STYLES`.
     """
@@ -39,10 +54,13 @@ def item_names(numbers: Integers, sectors: Integers) -> pl.DataFrame:
 
     digits = pl.Series(numbers).cast(pl.String).str.zfill(max(4, len(str(len(numbers)))))
     names = pl.DataFrame(STYLES, schema=["department", "category", "style"], orient="row")[sectors]
+    steps = sectors % len(next(iter(HIERARCHY.values()))[1]) + numbers % STEPS
+    lowest = names["department"].replace_strict(PRICES, return_dtype=pl.Float64)
     return names.select(
         ("p" + digits).alias("item"),
         (pl.col("style") + " " + pl.col("category") + " " + digits).alias("title"),
         "department",
         "category",
         "style",
+        ((lowest * (1 + DEARER * pl.Series(steps))).round() - 0.05).round(2).alias("price"),
     )

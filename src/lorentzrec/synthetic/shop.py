@@ -49,7 +49,7 @@ class SyntheticReport:
     """A folder of Parquet files with columns user, item, time (unix seconds) and, if there are orders, order; grouped
     by user, oldest first."""
     items: Path
-    """A Parquet file with columns item, title, department, category, style and the latent coordinates."""
+    """A Parquet file with columns item, title, department, category, style, price and the latent coordinates."""
     item_degrees: Integers = field(repr=False)
     """Events of each row of `items`, 0 for items without events."""
 
@@ -78,7 +78,7 @@ class SyntheticShop:
 
     @cached_property
     def items(self) -> pl.DataFrame:
-        """item, title, department, category, style, and the latent coordinates, in order of ids."""
+        """item, title, department, category, style, price, and the latent coordinates, in order of ids."""
         import polars as pl
 
         drawn = self._items_as_drawn

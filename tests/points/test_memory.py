@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pytest
@@ -298,16 +298,16 @@ def test_another_weight_than_the_usual_one_has_to_be_clearly_better(
     """The weights between 0 and 1 gain this much for one half of the customers, and lose 0.5 for the other half."""
     model = train(circle(ordered=True), TrainingConfig(dimension=4, epochs=1, memory="none"), progress=False)
 
-    class Measured(NamedTuple):
-        per_user: dict[str, Any]
+    def measured(*_: Any, **__: Any) -> list[Any]:
+        return [
+            np.tile([0.5, 0.5], 50) + (0 < weight < 1) * np.tile([0.5 + gain, -0.5], 50)
+            for weight in memory_weight.WEIGHTS
+        ]
 
-    def measured(weighed: Model, *_: Any, **__: Any) -> Measured:
-        assert weighed.memory is not None
-        near = 0 < weighed.memory.weight * weighed.config.scale < 1
-        return Measured({"ndcg@10": np.tile([0.5, 0.5], 50) + near * np.tile([0.5 + gain, -0.5], 50)})
-
-    monkeypatch.setattr(memory_weight, "evaluate", measured)
-    assert memory_weight.choose_weight(model, model.histories, "ndcg@10").weight == expected  # type: ignore[arg-type]
+    monkeypatch.setattr(memory_weight, "evaluate_variants", measured)
+    assert model.histories is not None
+    memory = build_memory(model.histories, 10, ordered=True)
+    assert memory_weight.choose_weight(model, memory, model.histories, "ndcg@10").weight == expected
 
 
 def test_who_has_a_memory() -> None:

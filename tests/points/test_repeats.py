@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from lorentzrec.batch.candidates import best_candidates
 from lorentzrec.batch.recommending import BatchOptions, BatchRecommender
 from lorentzrec.data.interactions import Interactions
 from lorentzrec.errors import InputError
+from lorentzrec.evaluation.protocol import evaluate, evaluate_variants
 from lorentzrec.geometry import FloatArray
 from lorentzrec.learning.repeat_choice import (
     USUAL_DECAY,
@@ -30,7 +32,7 @@ from lorentzrec.model.model import Model
 from lorentzrec.model.notes import NoteKind
 from lorentzrec.points.index import build_index
 from lorentzrec.points.points import History
-from lorentzrec.points.ranking import LiveSet, Ranker
+from lorentzrec.points.ranking import LiveSet, Ranker, Variant
 from lorentzrec.points.reasons import ReasonKind
 from lorentzrec.points.repeats import Repeats, find_rates
 from lorentzrec.serving.versions.version import open_version, write_version
@@ -162,6 +164,37 @@ def history_of(user: int) -> History:
     assert DATA.times is not None
     span = slice(DATA.offsets[user], DATA.offsets[user + 1])
     return History(DATA.item_rows[span].astype(np.int64), None, DATA.times[span].astype(np.float64))
+
+
+@pytest.mark.parametrize(("geometry", "score"), [("hyperboloid", "distance"), ("euclidean", "distance")])
+def test_variants_of_a_model_have_the_scores_of_models_of_their_own(geometry: Any, score: Any) -> None:
+    """In all digits, in any order of the variants, and for a customer without a history."""
+    model = model_of(DATA, geometry, score)
+    few = DATA.select(DATA.user_rows != 5)
+    repeats = [Repeats(find_rates(DATA), weight, days, 0.9) for weight, days in ((0.5, 20.0), (4.0, None))]
+    variants = [Variant(weight, other) for weight in (0.0, 2.0, 0.0, 0.3) for other in (None, *repeats)]
+    users = np.arange(12)
+    for (weight, other), scores in zip(variants, model.score_variants(variants, few, users), strict=True):
+        assert model.memory is not None
+        own = model.with_points(memory=model.memory.with_weight(weight), repeats=other)
+        assert own.ranker.variant == (weight, other)
+        assert (scores == own.score_histories(few, users)).all()
+        scores[:] = np.nan  # what a caller does with scores changes no other
+
+
+def test_variants_are_measured_as_models_of_their_own() -> None:
+    model = model_of(DATA)
+    held_out = Interactions.from_pairs(np.arange(20), np.arange(20) % ITEMS)
+    variants = [Variant(weight, None) for weight in (0.0, 1.0)]
+    score = partial(model.score_variants, variants)
+    found = evaluate_variants(model, score, 2, held_out, "ndcg@5", candidates="all", threads=2)
+    for variant, values in zip(variants, found, strict=True):
+        assert model.memory is not None
+        own = model.with_points(memory=model.memory.with_weight(variant.memory_weight))
+        report = evaluate(own, held_out, k=5, candidates="all", intervals=False)
+        assert (values == report.per_user["ndcg@5"]).all()
+    with pytest.raises(InputError, match="no training histories"):
+        evaluate_variants(replace(model, histories=None), score, 2, held_out, "ndcg@5")
 
 
 def test_repeats_are_saved_published_and_reasons(tmp_path: Path) -> None:

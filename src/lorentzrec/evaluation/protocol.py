@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Literal, Protocol, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
 from lorentzrec.base.threads import available_cores, thread_pool
+from lorentzrec.data.arrays import Floats
 from lorentzrec.data.interactions import Interactions, check_is_interactions
 from lorentzrec.data.vocabulary import Vocabulary
 from lorentzrec.errors import ConfigError, InputError
@@ -114,6 +115,40 @@ def evaluate(
     )
 
 
+def evaluate_variants(
+    model: Recommender,
+    score: Callable[[Interactions, NDArray[np.int64]], Iterable[NDArray[np.float32]]],
+    count: int,
+    test: Interactions,
+    metric: str,
+    *,
+    candidates: Candidates = "unseen",
+    histories: Interactions | None = None,
+    threads: int | None = None,
+) -> list[Floats]:
+    """What `evaluate` finds for some variants of a model, in one pass: for each, the metric of each customer.
+
+    score: like `Recommender.score_histories`, for each of the `count` variants. What they share is computed once.
+    metric: of `parse_cutoff`.
+    """
+    before = model.histories if histories is None else histories
+    if before is None:
+        raise InputError("the model has no training histories: pass the events before the test as histories=")
+    held_out = hold_out(test, before, model.items, model.item_counts, None, 0, candidates)
+    name, k = (metric.partition("@")[0],), [parse_cutoff(metric)]
+    rankings = [FullRanking(held_out, model.item_counts, k, name) for _ in range(count)]
+
+    def measure(user_rows: NDArray[np.int64]) -> None:
+        found = score(held_out.histories, held_out.history_rows[user_rows])
+        for ranking, scores in zip(rankings, found, strict=True):
+            ranking.measure(user_rows, _check_scores(scores, model, held_out, user_rows))
+
+    with thread_pool(threads or available_cores()) as in_threads:
+        for _ in in_threads(measure, list(held_out.blocks())):
+            pass
+    return [ranking.per_user[metric] for ranking in rankings]
+
+
 def evaluate_systems(
     systems: Mapping[str, Recommender],
     test: Interactions,
@@ -195,6 +230,13 @@ def _refuse_other_types(model: Any, test: Any) -> None:
 
 def _scores(model: Recommender, held_out: HeldOut, user_rows: NDArray[np.int64]) -> NDArray[np.float32]:
     scores = model.score_histories(held_out.histories, held_out.history_rows[user_rows])
+    return _check_scores(scores, model, held_out, user_rows)
+
+
+def _check_scores(
+    scores: NDArray[np.float32], model: Recommender, held_out: HeldOut, user_rows: NDArray[np.int64]
+) -> NDArray[np.float32]:
+    """The scores; an error if they are not a finite number for each item and customer."""
     if scores.shape != (len(user_rows), len(model.items)):
         raise InputError(
             f"score_histories returned an array of shape {scores.shape}: return {(len(user_rows), len(model.items))}"

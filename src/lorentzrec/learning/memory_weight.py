@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
 
 import numpy as np
 
 from lorentzrec.data.arrays import Floats
 from lorentzrec.data.interactions import Interactions
+from lorentzrec.evaluation.held_out import Candidates
 from lorentzrec.evaluation.next_events import NextEvents
-from lorentzrec.evaluation.protocol import evaluate, parse_cutoff
+from lorentzrec.evaluation.protocol import evaluate_variants
 from lorentzrec.evaluation.reality_check import find_repeats
 from lorentzrec.model.model import Model
-from lorentzrec.points.memory import build_memory
+from lorentzrec.points.memory import Memory, build_memory
+from lorentzrec.points.ranking import Variant
 
 WEIGHTS = (0.0, 0.25, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0)
 """In units of the loss, where the score is multiplied by `scale`."""
@@ -40,8 +43,8 @@ def usual_weight(*, ordered: bool) -> float:
     return USUAL_WEIGHT if ordered else USUAL_UNORDERED
 
 
-def choose_weight(model: Model, held_out: Interactions, metric: str) -> Choice:
-    """The weight of a memory of the histories of `model` for finding the `held_out` events: the usual one, unless
+def choose_weight(model: Model, memory: Memory, held_out: Interactions, metric: str) -> Choice:
+    """The weight of the `memory` of the histories of `model` for finding the `held_out` events: the usual one, unless
     another one is clearly better.
 
     The metric is almost flat near its maximum, so the weight that is best for some customers is often far from the best
@@ -50,16 +53,10 @@ def choose_weight(model: Model, held_out: Interactions, metric: str) -> Choice:
     config = model.config
     if model.histories is None:
         raise ValueError("the model has no histories")
-    memory = build_memory(model.histories, config.memory_neighbours, ordered=config.history == "causal")
-    options: dict[str, Any] = {"k": parse_cutoff(metric), "threads": config.threads}
-    if config.history == "orders" and not find_repeats(held_out, model.histories).all():
-        options["candidates"] = "new"
-
-    def measure(weight: float) -> Floats:
-        weighed = model.with_points(memory=memory.with_weight(weight / config.scale))
-        return evaluate(weighed, held_out, intervals=False, **options).per_user[metric]
-
-    values = np.array([measure(weight) for weight in WEIGHTS])
+    of_new = config.history == "orders" and not find_repeats(held_out, model.histories).all()
+    values = _measure(
+        model, memory, WEIGHTS, held_out, metric, model.histories, candidates="new" if of_new else "unseen"
+    )
     # Each mean is smoothed with its neighbours, since a few customers more or less move the maximum.
     means = values.mean(axis=1)
     smooth = [means[max(index - 1, 0) : index + 2].mean() for index in range(len(means))]
@@ -81,10 +78,32 @@ def adjust_weight(model: Model, task: NextEvents, metric: str) -> float:
         return 0.0
     weight = 0.0 if model.memory is None else memory.weight * config.scale
     index = int(np.abs(np.array(WEIGHTS) - weight).argmin())
-    options = {"k": parse_cutoff(metric), "histories": task.histories, "intervals": False, "threads": config.threads}
+    weights = WEIGHTS[max(index - 1, 0) : index + 2]
+    values = _measure(model, memory, weights, task.test, metric, task.histories)
+    return weights[int(np.argmax(values.mean(axis=1)))]
 
-    def measure(weight: float) -> float:
-        weighed = model.with_points(memory=memory.with_weight(weight / config.scale))
-        return evaluate(weighed, task.test, **options)[metric]  # type: ignore[arg-type]
 
-    return max(WEIGHTS[max(index - 1, 0) : index + 2], key=measure)
+def _measure(
+    model: Model,
+    memory: Memory,
+    weights: Sequence[float],
+    test: Interactions,
+    metric: str,
+    histories: Interactions,
+    candidates: Candidates = "unseen",
+) -> Floats:
+    """The metric of each customer with each of the weights."""
+    remembering = model.with_points(memory=memory)
+    variants = [Variant(weight / model.config.scale, model.repeats) for weight in weights]
+    return np.array(
+        evaluate_variants(
+            remembering,
+            partial(remembering.score_variants, variants),
+            len(variants),
+            test,
+            metric,
+            candidates=candidates,
+            histories=histories,
+            threads=model.config.threads,
+        )
+    )

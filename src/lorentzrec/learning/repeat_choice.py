@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -12,9 +13,9 @@ from numpy.typing import NDArray
 from lorentzrec.data.arrays import Floats, gather_groups
 from lorentzrec.data.interactions import Interactions
 from lorentzrec.data.joining import reindex
-from lorentzrec.data.vocabulary import Vocabulary
-from lorentzrec.evaluation.protocol import evaluate, parse_cutoff
+from lorentzrec.evaluation.protocol import evaluate_variants
 from lorentzrec.model.model import Model
+from lorentzrec.points.ranking import Variant
 from lorentzrec.points.repeats import Repeats, find_rates
 
 WEIGHTS = (4.0, 8.0, 16.0, 32.0, 64.0)
@@ -61,26 +62,21 @@ def choose_repeats(model: Model, held_out: Interactions, metric: str) -> RepeatC
     rates = find_rates(model.histories)
     timed = model.histories.times is not None
 
-    def measure(recommender: Any) -> Floats:
-        return evaluate(
-            recommender, held_out, k=parse_cutoff(metric), candidates="all", intervals=False, threads=config.threads
-        ).per_user[metric]
+    def measure(variants: Sequence[Repeats | None]) -> list[Floats]:
+        """The metric of each customer; None: items of the history are left out."""
+        score = partial(_score, model, variants)
+        return evaluate_variants(
+            model, score, len(variants), held_out, metric, candidates="all", threads=config.threads
+        )
 
-    def measure_repeats(repeats: Repeats) -> Floats:
-        return measure(model.with_points(repeats=repeats))
-
-    unseen = measure(_Unseen(model))
     usual = Repeats(rates, USUAL_WEIGHT / config.scale, *((USUAL_HALF_LIFE, USUAL_DECAY) if timed else (None,)))
-    best, values = usual, np.empty(0)
+    best, unseen, values = usual, np.empty(0), np.empty(0)
     grids: dict[str, Sequence[Any]] = {"weight": [weight / config.scale for weight in WEIGHTS]}
     if timed:
         grids |= {"half_life": HALF_LIVES, "order_decay": ORDER_DECAYS}
     for name, grid in grids.items():
-        kept, index = values, grid.index(getattr(best, name))
-        found = [
-            kept if len(kept) and number == index else measure_repeats(replace(best, **{name: value}))
-            for number, value in enumerate(grid)
-        ]
+        index = grid.index(getattr(best, name))
+        unseen, *found = measure([None, *(replace(best, **{name: value}) for value in grid)])
         index = highest if _is_better(found[highest := _best(found)], found[index]) else index
         best, values = replace(best, **{name: grid[index]}), found[index]
     better = _is_better(values, unseen)
@@ -101,26 +97,14 @@ def _best(values: list[Floats]) -> int:
     return int(np.argmax(padded[:-2] + 2 * means + padded[2:]))
 
 
-class _Unseen:
-    """A model that never recommends items of the history."""
-
-    def __init__(self, model: Model) -> None:
-        self._model = model
-
-    @property
-    def items(self) -> Vocabulary:
-        return self._model.items
-
-    @property
-    def histories(self) -> Interactions | None:
-        return self._model.histories
-
-    @property
-    def item_counts(self) -> NDArray[np.int64]:
-        return self._model.item_counts
-
-    def score_histories(self, histories: Interactions, user_rows: NDArray[np.int64]) -> NDArray[np.float32]:
-        scores = self._model.score_histories(histories, user_rows)
-        owners, events = gather_groups(histories.offsets, user_rows)
-        scores[owners, histories.item_rows[events]] = LOWEST
-        return scores
+def _score(
+    model: Model, variants: Sequence[Repeats | None], histories: Interactions, user_rows: NDArray[np.int64]
+) -> Iterator[NDArray[np.float32]]:
+    """The scores with each of the repeats; None: with the lowest score for items of the history."""
+    weight = model.ranker.variant.memory_weight
+    found = model.score_variants([Variant(weight, repeats) for repeats in variants], histories, user_rows)
+    for repeats, scores in zip(variants, found, strict=True):
+        if repeats is None:
+            owners, events = gather_groups(histories.offsets, user_rows)
+            scores[owners, histories.item_rows[events]] = LOWEST
+        yield scores

@@ -274,7 +274,7 @@ class TrainingRun:
     def build_model(self, *, interrupted: bool = False) -> Model:
         """The model with the best points if there was validation, else with the last points, and with all histories.
 
-        The weight of the memory is chosen here, by ten evaluations. Then the model is compared with baselines.
+        The weight of the memory is chosen here. Then the model is compared with baselines.
         interrupted: somebody is waiting for the model, so the memory gets its usual weight and there is no check.
         """
         notes = list(self.notes)
@@ -285,9 +285,10 @@ class TrainingRun:
             notes.append(Note(NoteKind.SHORTENED_STEPS, {"steps": capped}))
         best = self.record[self.best_epoch - 1].validation if self.best_epoch else None
         model = self._model(self.best if self.best_epoch else self._points())
-        memory, of_memory = self._build_memory(model, interrupted=interrupted)
-        if not interrupted:
-            model = self._with_earlier_memory(model, memory)
+        earlier = None if interrupted else self._build_earlier_memory()
+        memory, of_memory = self._build_memory(model, earlier)
+        if memory is not None and earlier is not None:
+            model = model.with_points(memory=earlier.with_weight(memory.weight))
         repeats, of_repeats = self._build_repeats(model, interrupted=interrupted)
         trend, of_trend = self._build_trend(model, repeats, interrupted=interrupted)
         check = None if interrupted else self._check(model, repeats)
@@ -324,9 +325,16 @@ class TrainingRun:
             check=check,
         )
 
-    def _build_memory(self, model: Model, *, interrupted: bool) -> tuple[Memory | None, list[Note]]:
-        """The memory of all events. Its weight is that of the start model, or the best on events that were held out
-        from the memory and from the points."""
+    def _build_earlier_memory(self) -> Memory | None:
+        """A memory of the events to learn from alone: what settings are chosen with, and what is checked."""
+        config = self.config
+        if self.halves is None or config.memory == "none":
+            return None
+        return build_memory(self.training_data, config.memory_neighbours, ordered=config.history == "causal")
+
+    def _build_memory(self, model: Model, earlier: Memory | None) -> tuple[Memory | None, list[Note]]:
+        """The memory of all events. Its weight is that of the start model, or the best on held-out events for the
+        `earlier` memory, which does not know them."""
         config = self.config
         kept = None if self.start is None or config.memory == "none" else self.start.memory
         if kept is None and (self.halves is None or config.memory == "none"):
@@ -334,12 +342,12 @@ class TrainingRun:
         if kept is not None and self.start is not None:
             weight = kept.weight * self.start.config.scale
             note = Note(NoteKind.MEMORY_KEPT, {"weight": weight})
-        elif interrupted:
+        elif earlier is None:
             weight = usual_weight(ordered=config.history == "causal")
             note = Note(NoteKind.MEMORY_NOT_TUNED, {"weight": weight})
         else:
             assert self.halves is not None
-            choice = choose_weight(model, self.halves.choosing, self.metric)
+            choice = choose_weight(model, earlier, self.halves.choosing, self.metric)
             weight, values = choice.weight, asdict(choice) | {"metric": self.metric}
             if weight == 0:
                 return None, [Note(NoteKind.NO_MEMORY, values)]
@@ -350,14 +358,6 @@ class TrainingRun:
         if self.attributes is not None:
             memory = add_similar_to_memory(memory, self.attributes, self.data.item_counts == 0)
         return memory.with_weight(kept.weight), [note]
-
-    def _with_earlier_memory(self, model: Model, memory: Memory | None) -> Model:
-        """The model with a memory of the events to learn from alone, unlike `memory`, with the same weight: what
-        settings are chosen with, and what is checked."""
-        if self.halves is None or memory is None:
-            return model
-        earlier = build_memory(self.training_data, self.config.memory_neighbours, ordered=memory.ordered)
-        return model.with_points(memory=earlier.with_weight(memory.weight))
 
     def _learn_newest_orders(self, held_out: Interactions) -> Note:
         """Learn the orders that were held out from training, each from the orders before it. They are the newest, and

@@ -43,7 +43,7 @@ from lorentzrec.points.diversity import check_diversity
 from lorentzrec.points.fallbacks import Cause, Fallback, unknown_fallbacks
 from lorentzrec.points.memory import Memory
 from lorentzrec.points.points import Points, read_only
-from lorentzrec.points.ranking import Ranker
+from lorentzrec.points.ranking import Ranker, Variant
 from lorentzrec.points.reasons import Reason
 from lorentzrec.points.recommending import RowOptions, RowQuery, RowResult, recommend_rows
 from lorentzrec.points.repeats import Repeats
@@ -375,7 +375,15 @@ class Model:
         raise InputError("give either histories, with weights if you like, or users")
 
     def score_histories(self, histories: Interactions, user_rows: NDArray[np.int64]) -> NDArray[np.float32]:
-        """For some user rows of `histories`, numbers in the order of the scores of all items: what evaluation ranks by.
+        """For some user rows of `histories`, numbers in the order of the scores of all items: what evaluation ranks by;
+        see `score_variants`."""
+        return next(self.score_variants([self.ranker.variant], histories, user_rows))
+
+    def score_variants(
+        self, variants: Iterable[Variant], histories: Interactions, user_rows: NDArray[np.int64]
+    ) -> Iterator[NDArray[np.float32]]:
+        """For each of the variants of this model, and for some user rows of `histories`, numbers in the order of the
+        scores of all items. The caller may overwrite them.
 
         The items of `histories` are the model's, its users need not be. A customer with a point of their own is scored
         by it, any other by the midpoint of the history, and one with neither by popularity.
@@ -396,12 +404,12 @@ class Model:
         if self.user_points is not None:
             queries[own] = self.points.space.precise(self.user_points[point_rows[own]])
         queries[informed] = self.points.queries(*histories.histories_of(user_rows[informed]).for_queries)
-        scores = self.ranker.score_all(queries, *given.for_boosts)
         unknown = ~(own | informed)
-        if unknown.any():
-            # Positions among the distinct numbers, because float32 would round large ones into false ties.
-            scores[unknown] = np.unique(self.points.popularity, return_inverse=True)[1]
-        return scores
+        for scores in self.ranker.score_each(variants, queries, *given.for_boosts):
+            if unknown.any():
+                # Positions among the distinct numbers, because float32 would round large ones into false ties.
+                scores[unknown] = np.unique(self.points.popularity, return_inverse=True)[1]
+            yield scores
 
     def add_items(self, *, events: Interactions | None = None, attributes: Any = None) -> Model:
         """A model with more items, placed without training; this one does not change.

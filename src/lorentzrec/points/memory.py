@@ -75,12 +75,8 @@ class Boosts(NamedTuple):
 
     def with_repeats(self, repeats: Boosts, item_count: int) -> Boosts:
         """The boosts of this memory and those of repeats, of the same histories."""
-        own, others = (boosts.history_indices * item_count + boosts.items for boosts in (self, repeats))
-        index, values = np.searchsorted(own, others), repeats.values
-        known = np.zeros(len(others), bool)
-        if len(own):
-            known = own[np.minimum(index, len(own) - 1)] == others
-        added = np.zeros(len(own))
+        index, known = self._find(repeats, item_count)
+        values, added = repeats.values, np.zeros(len(self.items))
         added[index[known]] = values[known]
         if known.all():
             return self._replace(added=added)
@@ -92,6 +88,22 @@ class Boosts(NamedTuple):
             self.weight,
             np.insert(added, at, values[~known]),
         )
+
+    def at(self, repeats: Boosts, item_count: int) -> Boosts:
+        """`with_repeats`, for the items of the repeats alone."""
+        index, known = self._find(repeats, item_count)
+        sums = np.zeros(len(known))
+        sums[known] = self.sums[index[known]]
+        return repeats._replace(sums=sums, weight=self.weight)
+
+    def _find(self, others: Boosts, item_count: int) -> tuple[Integers, Booleans]:
+        """Where each of the others is, or would be, among these; and whether it is."""
+        own, wanted = (boosts.history_indices * item_count + boosts.items for boosts in (self, others))
+        index = np.searchsorted(own, wanted)
+        known = np.zeros(len(wanted), bool)
+        if len(own):
+            known = own[np.minimum(index, len(own) - 1)] == wanted
+        return index, known
 
     def where(self, chosen: NDArray[Any]) -> Boosts:
         """Those with these indices, or where `chosen` is true."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -15,6 +15,7 @@ from lorentzrec.points.index import CANDIDATES_PER_ITEM, MOST_CANDIDATES, Index,
 from lorentzrec.points.memory import Boosts
 from lorentzrec.points.native import Answer, Bitmap, Question, pack
 from lorentzrec.points.points import History, Points
+from lorentzrec.points.repeats import Repeats
 from lorentzrec.points.scoring import NO_ROWS, Ranked, Scorer
 from lorentzrec.points.topk import Rows
 
@@ -44,6 +45,14 @@ class LiveSet:
         rows = np.arange(len(self._points)) if self._rows is None else self._rows
         popular: Rows = rows[np.argsort(-self._points.popularity[rows], kind="stable")]
         return popular
+
+
+class Variant(NamedTuple):
+    """What boosts scores: another weight of the memory, and other repeats."""
+
+    memory_weight: float
+    """0: no memory."""
+    repeats: Repeats | None
 
 
 class NewPoints(NamedTuple):
@@ -152,39 +161,58 @@ class Ranker:
             history = history.where(history.items < len(self.points))
         if not len(history.items):
             return None
-        return self._boosts(history.items, np.array([0, len(history.items)]), history.weights, history.times)
-
-    def _boosts(
-        self,
-        histories: Rows,
-        offsets: NDArray[np.int64],
-        weights: NDArray[Any] | None,
-        times: NDArray[Any] | None,
-    ) -> Boosts | None:
-        """The boosts of many histories; see `Memory.boosts` and `Repeats.boosts`."""
-        memory = None if self.memory is None else self.memory.boosts(histories, offsets, weights)
+        offsets = np.array([0, len(history.items)])
+        memory = None if self.memory is None else self.memory.boosts(history.items, offsets, history.weights)
         if self.repeats is None:
             return memory
-        repeats = self.repeats.boosts(histories, offsets, weights, times)
+        repeats = self.repeats.boosts(history.items, offsets, history.weights, history.times)
         return repeats if memory is None else memory.with_repeats(repeats, len(self.points))
 
-    def score_all(
+    @property
+    def variant(self) -> Variant:
+        """What this ranker has."""
+        return Variant(0.0 if self.memory is None else self.memory.weight, self.repeats)
+
+    def score_each(
         self,
+        variants: Iterable[Variant],
         queries: FloatArray,
         histories: Rows,
         offsets: NDArray[np.int64],
         weights: NDArray[Any] | None = None,
         times: NDArray[Any] | None = None,
-    ) -> NDArray[np.float32]:
-        """Numbers in the order of the scores of all items for each query: what evaluation ranks by.
+    ) -> Iterator[NDArray[np.float32]]:
+        """For each of the variants, numbers in the order of the scores of all items for each query: what evaluation
+        ranks by. The caller may overwrite them.
 
         histories, offsets, weights, times: of the queries, for boosts; see `Points.queries`.
+        Scores by points, and what the memory sums up, are computed once for all variants.
         """
-        scores = self.points.scorer.ordered_scores(queries)
-        boosts = self._boosts(histories, offsets, weights, times)
-        if boosts is not None:
-            self.points.scorer.add_boosts(scores, queries, boosts)
-        return scores
+        scorer = self.points.scorer
+        plain = scorer.ordered_scores(queries)
+        remembered, memory_weight, raised = None, 0.0, plain
+        for variant in variants:
+            if variant.memory_weight > 0 and remembered is None:
+                assert self.points.memory is not None
+                remembered = self.points.memory.boosts(histories, offsets, weights)
+            if variant.memory_weight != memory_weight:
+                memory_weight, raised = variant.memory_weight, plain
+                if remembered is not None and memory_weight > 0:
+                    raised = plain.copy()
+                    scorer.add_boosts(raised, queries, remembered._replace(weight=memory_weight))
+            scores = raised.copy()
+            if variant.repeats is not None:
+                boosts = variant.repeats.boosts(histories, offsets, weights, times)
+                if remembered is not None and memory_weight > 0:
+                    boosts = remembered._replace(weight=memory_weight).at(boosts, len(self.points))
+                cells = boosts.history_indices, boosts.items
+                scores[cells] = plain[cells]
+                scorer.add_boosts(scores, queries, boosts)
+            yield scores
+
+    def score_all(self, queries: FloatArray, *history: Any) -> NDArray[np.float32]:
+        """`score_each` with what this ranker has."""
+        return next(self.score_each([self.variant], queries, *history))
 
     def top(
         self,

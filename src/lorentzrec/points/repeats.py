@@ -119,11 +119,12 @@ class Repeats:
 
 def find_rates(data: Interactions) -> NDArray[np.float32]:
     """r_j of each item of these events."""
-    purchases = np.unique(
-        np.stack([data.user_rows.astype(np.int64) * len(data.items) + data.item_rows, data.order_positions]), axis=1
-    )
-    again = np.diff(purchases[0], prepend=-1) == 0
-    items = purchases[0] % len(data.items)
+    pairs, orders = data.user_rows.astype(np.int64) * len(data.items) + data.item_rows, data.order_positions
+    order = np.lexsort((orders, pairs))
+    pairs, orders = pairs[order], orders[order]
+    again = np.diff(pairs, prepend=-1) == 0
+    distinct = ~again | (np.diff(orders, prepend=-1) != 0)
+    items, again = pairs[distinct] % len(data.items), again[distinct]
     repeated = np.bincount(items[again], minlength=len(data.items))
     total = np.bincount(items, minlength=len(data.items))
     average = max(1, repeated.sum()) / max(1, total.sum())

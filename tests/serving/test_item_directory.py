@@ -84,6 +84,12 @@ def test_many_ids_are_looked_up_in_parts(directory: ItemDirectory, monkeypatch: 
     assert directory.rows([*IDS, "no"]).tolist() == [*range(9), -1]
 
 
+def test_a_single_id_is_found_as_many_are(directory: ItemDirectory) -> None:
+    ids = [*directory.ids(), "", "no such id", "a\0", "😀", "'", "é"]
+    assert [id in directory for id in ids] == [row >= 0 for row in directory.rows(ids).tolist()]
+    assert all(f"{id}\0" not in directory for id in directory.ids())
+
+
 def test_items_are_in_the_requested_order(directory: ItemDirectory) -> None:
     assert directory.items([1, 5, 1]) == [
         Item(1, "sku-71", "Red wool coat", "coats"),

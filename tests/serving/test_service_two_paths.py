@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import random
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -13,7 +14,9 @@ import httpx
 import pytest
 from litestar.testing import TestClient
 
-from lorentzrec.serving.http.short_path import PATH, ShortPath
+from lorentzrec.errors import InputError, StoreUnavailable
+from lorentzrec.serving.http.short_path import EVENTS, PROBE, ShortPath
+from lorentzrec.serving.http.short_path import RECOMMEND as PATH
 from lorentzrec.serving.stores.histories import Event
 from tests.serving.running_service import KEY, service_here, shop_store
 from tests.serving.test_service_arms import add_arm
@@ -85,6 +88,34 @@ class Shop(NamedTuple):
     long: TestClient[Any]
 
 
+EVENT_BODIES: list[bytes] = [
+    *BODIES,
+    b'{"user": "eve", "item": "i1", "id": "a"}',
+    b'{"user": "eve", "item": "i1", "id": "a"}',
+    b'{"user": "eve", "item": "i1", "id": "b", "time": 1700000000}',
+    b'{"user": "eve", "item": "i1", "id": "c", "time": "2023-11-14T22:13:20Z"}',
+    b'{"user": "eve", "item": "i1", "time": 1.0}',
+    b'{"user": "eve", "item": "i1", "time": 99999999999}',
+    b'{"user": "eve", "item": "i1", "time": 1700000000000}',
+    b'{"user": "eve", "item": "i1", "kind": "buy"}',
+    b'{"user": "eve", "item": "i1", "kind": "sniff"}',
+    b'{"user": "eve", "item": "i1", "kind": "buy", "weight": 2}',
+    b'{"user": "eve", "item": "i1", "weight": 0}',
+    b'{"user": "eve", "item": "i1", "colour": "red"}',
+    b'{"user": "eve", "item": "i1", "item": "i2"}',
+    b'{"user": "eve"}',
+    b'{"user": 7, "item": 3}',
+    b'{"user": "eve", "item": "no such item", "id": "d"}',
+    b'{"user": "eve\\u0001", "item": "i1"}',
+    b'{"user": "", "item": "i1"}',
+    b'{"events": []}',
+    b'{"events": [{"user": "fay", "item": "i1", "id": "1"}, {"user": "fay", "item": "i2", "id": "1"}]}',
+    b'{"events": [{"user": "fay", "item": "i1", "id": "2"}, {"user": "fay", "item": "i2", "kind": "sniff"}]}',
+    b'{"events": [{"user": "fay", "item": "i1"}], "user": "fay", "item": "i2"}',
+    json.dumps({"events": [{"user": "gus", "item": f"i{one}", "id": str(one)} for one in range(60)]}).encode(),
+]
+
+
 def make_bodies(count: int) -> list[bytes]:
     """Requests with options that were drawn, one at least."""
     draw, found = random.Random(8), []
@@ -120,9 +151,11 @@ def shop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Shop]:
         "poll_seconds": 600,
         "allowed_hosts": ("shop.example", "127.0.0.1"),
     }
+    # Each has a store of its own, since they are sent the same events.
+    shutil.copytree(tmp_path / "store", tmp_path / "other")
     with service_here(store.url, api_key_file=keys, **settings) as short:
         monkeypatch.setattr("lorentzrec.serving.http.app.ShortPath", LongPath)
-        with service_here(store.url, api_key_file=keys, **settings) as long:
+        with service_here(f"file:{tmp_path / 'other'}", api_key_file=keys, **settings) as long:
             yield Shop(short, long)
     store.close()
 
@@ -163,7 +196,7 @@ def ask_both(
     return found[0]
 
 
-def send_as_it_is(service: TestClient[Any], headers: list[tuple[bytes, bytes]], *parts: bytes) -> int:
+def send_as_it_is(service: TestClient[Any], headers: list[tuple[bytes, bytes]], *parts: bytes, path: str = PATH) -> int:
     """The status of the response to a request with repeated headers, which `TestClient` would join."""
     messages = [{"type": "http.request", "body": part, "more_body": True} for part in parts]
     if messages:
@@ -172,8 +205,8 @@ def send_as_it_is(service: TestClient[Any], headers: list[tuple[bytes, bytes]], 
         "type": "http",
         "http_version": "1.1",
         "method": "POST",
-        "path": PATH,
-        "raw_path": PATH.encode(),
+        "path": path,
+        "raw_path": path.encode(),
         "query_string": b"",
         "headers": [(b"host", b"127.0.0.1"), (b"content-type", b"application/json"), *headers],
     }
@@ -262,3 +295,71 @@ def test_a_body_that_is_too_long_is_refused_unread(shop: Shop) -> None:
     headers = [(b"x-api-key", KEY.encode()), (b"content-length", b"6001")]
     for service in shop:
         assert send_as_it_is(service, headers) == 413
+
+
+def test_events(shop: Shop) -> None:
+    statuses = set()
+    for body in EVENT_BODIES:
+        statuses.add(ask_both(shop, body, [JSON_HEADER, ("x-api-key", KEY)], path=EVENTS)["status"])
+    assert statuses == {200, 400, 413}
+    for user in ("eve", "fay", "gus", "7"):
+        path = f"/v1/users/{user}/history"
+        sent = [service.get(path, headers={"x-api-key": KEY}).json()["history"] for service in shop]
+        # An event without a time happened when it arrived.
+        found = [[(one["item"], one["weight"]) for one in history] for history in sent]
+        assert sorted(found[0]) == sorted(found[1])
+        assert found[0]
+    assert counters(shop.short) == counters(shop.long)
+
+
+def test_keys_and_headers_of_events(shop: Shop) -> None:
+    body = b'{"user": "eve", "item": "i1", "id": "a", "time": 5}'
+    keys: list[list[tuple[str, str]]] = [[], [("x-api-key", KEY)], [("x-api-key", READING)], [("x-api-key", OTHER_KEY)]]
+    others = [[JSON_HEADER], [("content-type", "text/plain")], [JSON_HEADER, ("origin", "https://a.example")]]
+    pairs = itertools.product(keys, others)
+    statuses = [ask_both(shop, body, [*sent, *more], path=EVENTS)["status"] for sent, more in pairs]
+    assert statuses == [401, 415, 401, 200, 415, 200, 403, 415, 403, 401, 415, 401]
+    for method, path in itertools.product(("POST", "GET", "HEAD", "OPTIONS", "PUT"), (EVENTS, f"{EVENTS}?a=1")):
+        ask_both(shop, body, [JSON_HEADER, ("x-api-key", KEY)], method=method, path=path)
+    for size in (1, 7):
+        ask_both(shop, body, [JSON_HEADER, ("x-api-key", KEY)], path=EVENTS, parts=size)
+    length = (b"content-length", str(len(body)).encode())
+    for first, second in ((KEY, READING), (READING, KEY)):
+        headers = [length, *((b"x-api-key", key.encode()) for key in (first, second))]
+        found = [send_as_it_is(service, headers, body, path=EVENTS) for service in shop]
+        assert found == [200 if first == KEY else 403] * 2
+    assert counters(shop.short) == counters(shop.long)
+
+
+def test_events_of_a_store_that_fails(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: Any, **__: Any) -> None:
+        raise failure
+
+    monkeypatch.setattr("lorentzrec.serving.stores.file_store.FileStore.add_batches", fail)
+    body, sent = b'{"user": "eve", "item": "i1"}', [JSON_HEADER, ("x-api-key", KEY)]
+    failure: Exception = ZeroDivisionError("a defect")
+    assert ask_both(shop, body, sent, path=EVENTS)["status"] == 500
+    failure = InputError("the store cannot keep this")
+    assert ask_both(shop, body, sent, path=EVENTS)["status"] == 400
+    failure = StoreUnavailable("the disk of host 10.0.0.1 is full")
+    found = ask_both(shop, body, sent, path=EVENTS)
+    assert (found["status"], found["body"]["type"]) == (503, "urn:lorentzrec:store-unavailable")
+    assert ("retry-after", "1") in found["headers"]
+    assert "10.0.0.1" not in str(found)
+    assert counters(shop.short) == counters(shop.long)
+
+
+def test_probes(shop: Shop) -> None:
+    for method, path in itertools.product(("GET", "HEAD", "POST", "OPTIONS"), (PROBE, f"{PROBE}?a=1", f"{PROBE}/")):
+        for headers in ([], [("host", "elsewhere.example")], [("origin", "https://a.example")]):
+            ask_both(shop, b"", headers, method=method, path=path)
+    ask_both(shop, b"{}", [JSON_HEADER], method="GET", path=PROBE)
+    assert ask_both(shop, b"", [], method="GET", path=PROBE)["status"] == 200
+    assert counters(shop.short) == counters(shop.long)
+
+
+def test_a_probe_reports_a_worker_that_hangs(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("lorentzrec.serving.worker.health.Health.find_hung", lambda _: [17])
+    found = ask_both(shop, b"", [], method="GET", path=PROBE)
+    assert found["status"] == 503
+    assert "workers hang (17)" in found["body"]["detail"]

@@ -24,6 +24,7 @@ from lorentzrec.serving.settings import ServiceSettings
 from lorentzrec.serving.stores import histories
 from lorentzrec.serving.stores.address import open_store
 from lorentzrec.serving.stores.store import Store
+from lorentzrec.serving.worker.event_writer import EventWriter
 from lorentzrec.serving.worker.guarded_store import GuardedStore
 from lorentzrec.serving.worker.health import Health
 from lorentzrec.serving.worker.metrics import Metrics
@@ -64,7 +65,9 @@ def test_a_history_has_the_titles_of_the_version_that_it_names(tmp_path: Path, m
     monkeypatch.setattr(store, "history", read_slowly)
     health = Health(versions, guard, metrics, None, 1)
     request = SimpleNamespace(query=HistoryQuery())
-    response: Any = get_history.fn("ann", request, Worker(versions, guard, metrics, RequestThreads(), health))
+    response: Any = get_history.fn(
+        "ann", request, Worker(versions, guard, metrics, RequestThreads(), health, EventWriter(guard))
+    )
     assert (response.model, response.history[0].title) == (first, "first Piece number 1")
     assert versions.name != first
     guard.close()

@@ -41,6 +41,20 @@ def test_a_new_store_is_empty(store: Store) -> None:
     assert store.clean() == 0
 
 
+def test_batches_are_added_one_after_the_other(store: Store) -> None:
+    batches = [
+        [Event("ann", "tea", 3, "a"), Event("bob", "cup", 9, "a"), Event("ann", "cup", 4, "a")],
+        [],
+        [Event("ann", "jar", 5, "a"), Event("ann", "tea", 3, "b")],
+        [Event("ann", "pot", 1, "c")],
+    ]
+    assert store.add_batches(batches) == [Added(2, 1), Added(0, 0), Added(0, 2), Added(1, 0)]
+    assert store.history("ann") == [StoredEvent("pot", 1.0), StoredEvent("tea", 3.0)]
+    assert store.history("bob") == [StoredEvent("cup", 9.0)]
+    with pytest.raises(InputError):
+        store.add_batches([[Event("", "tea", 1, "d")]])
+
+
 def test_a_history_is_in_order_however_it_arrived(store: Store) -> None:
     first = [Event("ann", "tea", 3, "c"), Event("bob", "cup", 9, "a"), Event("ann", "cup", 3, "b")]
     assert store.add_events(first) == Added(accepted=3, duplicates=0)

@@ -34,6 +34,7 @@ from lorentzrec.serving.http.routes import catalogue, customers, public, recomme
 from lorentzrec.serving.http.short_path import ShortPath
 from lorentzrec.serving.settings import SERVICE_FOLDER, ServiceSettings
 from lorentzrec.serving.stores.address import open_store
+from lorentzrec.serving.worker.event_writer import EventWriter
 from lorentzrec.serving.worker.guarded_store import GuardedStore
 from lorentzrec.serving.worker.health import Health
 from lorentzrec.serving.worker.metrics import Metrics
@@ -68,7 +69,7 @@ def create_app(settings: ServiceSettings, keys: ApiKeys | None = None) -> Reques
     folder = Path(os.environ[SERVICE_FOLDER]) if SERVICE_FOLDER in os.environ else None
     versions = VersionWatcher(store, metrics, settings, folder and folder / "versions")
     health = Health(versions, store, metrics, folder, settings.workers)
-    worker = Worker(versions, store, metrics, RequestThreads(), health)
+    worker = Worker(versions, store, metrics, RequestThreads(), health, EventWriter(store))
     # Ranking is a matrix product that releases Python's lock, so handlers run in parallel in threads.
     set_asyncio_executor(ThreadPoolExecutor(settings.request_threads, "request"))
 

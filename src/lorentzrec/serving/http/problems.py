@@ -184,10 +184,20 @@ def _from_rules(error: InvalidRules) -> ServiceProblem:
 
 def log_failure(request: Request[Any, Any, Any], error: Exception) -> Response[Any]:
     """The response to a defect: the log has the traceback, and the client a request id to find it by."""
-    request_id = request.scope.get("request_id", "")
+    return _from_defect(error, str(request.scope.get("request_id", ""))).to_response(request)
+
+
+def _from_defect(error: Exception, request_id: str) -> ServiceProblem:
     logger.error("request %s failed", request_id, exc_info=error)
-    problem = ServiceProblem(f"look for request {request_id} in the log of the service", 500, "failed")
-    return problem.to_response(request)
+    return ServiceProblem(f"look for request {request_id} in the log of the service", 500, "failed")
+
+
+def to_problem(error: Exception, request_id: str) -> ServiceProblem:
+    """The problem that an error becomes, as in Litestar's routes."""
+    if isinstance(error, ServiceProblem):
+        return error
+    nearest = next((CONVERSIONS[kind] for kind in type(error).__mro__ if kind in CONVERSIONS), None)
+    return _from_defect(error, request_id) if nearest is None else nearest(error)
 
 
 CONVERSIONS: dict[type[Exception], Callable[[Any], ServiceProblem]] = {

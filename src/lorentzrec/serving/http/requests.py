@@ -26,6 +26,7 @@ from lorentzrec.serving.http.problems import Overloaded
 from lorentzrec.serving.http.queries import Query, decode_query, query_type
 from lorentzrec.serving.rules.document import Route
 from lorentzrec.serving.stores.ids import LONGEST_ID
+from lorentzrec.serving.worker.event_writer import EventWriter
 from lorentzrec.serving.worker.guarded_store import GuardedStore
 from lorentzrec.serving.worker.health import Health
 from lorentzrec.serving.worker.metrics import Metrics
@@ -109,6 +110,7 @@ class Worker:
     metrics: Metrics
     threads: RequestThreads
     health: Health
+    events: EventWriter
 
 
 TheWorker: TypeAlias = NamedDependency[Worker]

@@ -25,7 +25,7 @@ from lorentzrec.base.atomic import MARKER, atomic_directory, atomic_file
 from lorentzrec.errors import InputError, LorentzrecError
 from lorentzrec.serving.stores.activations import MAIN
 from lorentzrec.serving.stores.faults import StoreFault, is_damage
-from lorentzrec.serving.stores.histories import Event, StoredEvent
+from lorentzrec.serving.stores.histories import Added, Event, StoredEvent, check_events, sort_batch
 from lorentzrec.serving.stores.snapshot import CheckedPart
 from lorentzrec.serving.stores.sql_store import SqlStore
 from lorentzrec.serving.stores.sqlite_connections import BUSY_SECONDS, SqliteConnections, error_code, run_transaction
@@ -111,6 +111,10 @@ class FileStore(SqlStore):
     def nearby(self) -> bool:
         """Not while another file has the name that is not open yet: it is checked first, which may take a second."""
         return self._connections.is_prepared
+
+    @property
+    def writes_in_turn(self) -> bool:
+        return True
 
     @property
     def notices(self) -> list[str]:
@@ -259,6 +263,13 @@ class FileStore(SqlStore):
 
     def _adding(self, count: int, respect_erasures: bool) -> AbstractContextManager[sqlite3.Connection]:
         return self._connections.transaction()
+
+    def add_batches(self, batches: Sequence[Sequence[Event]]) -> list[Added]:
+        for batch in batches:
+            check_events(batch)
+        with self._connections.transaction() as connection:
+            accepted = [self._insert(connection, sort_batch(batch)) for batch in batches]
+        return [Added(count, len(batch) - count) for count, batch in zip(accepted, batches, strict=True)]
 
     def _insert(self, cursor: sqlite3.Connection, events: Sequence[Event]) -> int:
         insert = "INSERT INTO events (user_id, event_id, item_id, time, weight) VALUES (?, ?, ?, ?, ?)"

@@ -78,6 +78,10 @@ class Histories(Protocol):
         check_events(events)
         return self._add_events(events, respect_erasures) if events else Added(0, 0)
 
+    def add_batches(self, batches: Sequence[Sequence[Event]]) -> list[Added]:
+        """`add_events` of one batch after the other. A store may use one transaction: an error then concerns all."""
+        return [self.add_events(batch) for batch in batches]
+
     def history(self, user: str, limit: int = USUAL_HISTORY) -> list[StoredEvent]:
         """The newest `limit` events of a customer, oldest first, sorted by (time, item) in any order of arrival."""
         check_ids("user", [user])

@@ -121,7 +121,7 @@ class SqliteConnections:
         patience: not used, since there is no server that could be silent.
         """
         with self._writing, self.statement() as connection:
-            self._check(connection)
+            self._check(connection, identified=connection.uses == 1)
             with run_transaction(connection):
                 yield connection
             self._check(connection)
@@ -191,7 +191,7 @@ class SqliteConnections:
 
     def _neighbour(self, suffix: str) -> str:
         """SQLite puts its further files next to the real file if the name is a link."""
-        return (os.path.realpath(self._name) if self.path.is_symlink() else self._name) + suffix
+        return (os.path.realpath(self._name) if os.path.islink(self._name) else self._name) + suffix  # noqa: PTH114
 
     def _log(self) -> tuple[int, int] | None:
         try:
@@ -200,11 +200,14 @@ class SqliteConnections:
             return None
         return found.st_dev, found.st_ino
 
-    def _check(self, connection: _Connection) -> None:
-        """The file that has the name is the one that this connection may write to."""
+    def _check(self, connection: _Connection, *, identified: bool = False) -> None:
+        """The file that has the name is the one that this connection may write to.
+
+        identified: its identity was compared a moment ago.
+        """
         if not connection.file.writable:
             raise StoreFault.READ_ONLY.error(store=self.path)
-        if self._identify() != connection.file:
+        if not identified and self._identify() != connection.file:
             raise StoreFault.MOVED.error(store=self.path)
         if self._log() != connection.log:
             raise StoreFault.LOG_REMOVED.error(store=self.path)

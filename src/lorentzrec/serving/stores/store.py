@@ -33,6 +33,11 @@ class Store(Versions, Histories, Catalogue, Rules, Protocol):
         return False
 
     @property
+    def writes_in_turn(self) -> bool:
+        """Whether only one transaction writes at a time, so that the events of several requests should share one."""
+        return False
+
+    @property
     def notices(self) -> Sequence[str]:
         """What an operator should know although the store works, such as that it is read-only; without its address."""
         return ()

@@ -189,6 +189,10 @@ class ItemDirectory:
             raise self._damaged(f"it has a row outside of 0 to {self._count - 1}")
         return found
 
+    def __contains__(self, id: str) -> bool:
+        """Whether there is an item with this id: faster than `rows` for a single one."""
+        return bool(self._query("SELECT 1 FROM items WHERE id = ?", id))
+
     def ids(self) -> list[str]:
         """All ids, in the order of their rows."""
         found = [id for (id,) in self._query("SELECT id FROM items ORDER BY row")]

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from queue import SimpleQueue
 from threading import Lock, Semaphore, Thread
 from typing import Any, Generic, TypeVar
@@ -55,6 +56,8 @@ class GuardedStore:
         self._store: Store | None = None
         self._opening = Lock()
         self._reads, self._writes = _Threads("store", threads), _Threads("store-writes", max(1, threads // 2))
+        # One, whose connection has what it wrote last in memory.
+        self._awaited = _Threads("store-events", 1)
         self._away_until = 0.0
         self._trial = Lock()
         self._next_trial = 0.0
@@ -101,6 +104,11 @@ class GuardedStore:
             return False
         return store.nearby
 
+    @property
+    def writes_in_turn(self) -> bool:
+        """`Store.writes_in_turn`; False while no store is open."""
+        return self._store is not None and self._store.writes_in_turn
+
     def call_nearby(self, work: Callable[[Store], Result]) -> Result:
         """`call` of a read, at once if the caller is an event loop and the store is `nearby`.
 
@@ -120,10 +128,31 @@ class GuardedStore:
                 self._away_until = time.monotonic() + AWAY_SECONDS
             self._observe("read", seconds)
 
-    def _call(self, work: Callable[[Store], Result], limit: float, probe: bool, writes: bool) -> Result:
-        outcome = (self._writes if writes else self._reads).submit(lambda: work(self._opened()), limit)
+    async def write(self, work: Callable[[Store], Result], *, seconds: float = 0.0) -> Result:
+        """`call` of a write, by an event loop. One is under way at a time; `StoreUnavailable` for another one."""
+        if self.trouble is not None:
+            raise StoreUnavailable(self.trouble)
+        self._check_writes()
+        limit, begun = max(self.seconds, seconds), time.perf_counter()
         try:
-            result = outcome.result(limit)
+            outcome: _AwaitedOutcome[Result] = _AwaitedOutcome()
+            self._awaited.submit(lambda: work(self._opened()), outcome, 0.0)
+            with self._judge(limit, probe=False, writes=True):
+                return await outcome.result(limit)
+        finally:
+            self._observe("write", time.perf_counter() - begun)
+
+    def _call(self, work: Callable[[Store], Result], limit: float, probe: bool, writes: bool) -> Result:
+        outcome: _Outcome[Result] = _Outcome()
+        (self._writes if writes else self._reads).submit(lambda: work(self._opened()), outcome, limit)
+        with self._judge(limit, probe, writes):
+            return outcome.result(limit)
+
+    @contextmanager
+    def _judge(self, limit: float, probe: bool, writes: bool) -> Iterator[None]:
+        """Draw conclusions from the end of a call: whether the store responds, and whether it can be written to."""
+        try:
+            yield
         except (StoreBroken, StoreUnavailable) as error:
             if probe and isinstance(error, StoreBroken):
                 self._let_go()
@@ -136,12 +165,12 @@ class GuardedStore:
         if writes and self.write_trouble is not None:
             self.write_trouble = None
             logger.warning("writes to the store succeed again")
-        return result
 
     def close(self) -> None:
         """Close the store. Calls that hang are abandoned until the process ends."""
         self._reads.stop()
         self._writes.stop()
+        self._awaited.stop()
         if self._store is not None and self.trouble is None:
             self._store.close()
 
@@ -196,17 +225,17 @@ class _Threads:
 
     def __init__(self, name: str, number: int) -> None:
         self._number, self._free = number, Semaphore(number)
-        self._work: SimpleQueue[tuple[Callable[[], Any], _Outcome[Any]] | None] = SimpleQueue()
+        self._work: SimpleQueue[tuple[Callable[[], Any], _Outcome[Any] | _AwaitedOutcome[Any]] | None] = SimpleQueue()
         for _ in range(number):
             Thread(target=self._run, name=name, daemon=True).start()
 
-    def submit(self, work: Callable[[], Result], seconds: float) -> _Outcome[Result]:
-        """The outcome of `work`. `StoreUnavailable` if no thread is free in time."""
+    def submit(
+        self, work: Callable[[], Result], outcome: _Outcome[Result] | _AwaitedOutcome[Result], seconds: float
+    ) -> None:
+        """Have a thread find the outcome of `work`. `StoreUnavailable` if no thread is free in time."""
         if not self._free.acquire(timeout=seconds):
             raise StoreUnavailable("too many calls to the store are under way: try again in a second")
-        outcome: _Outcome[Result] = _Outcome()
         self._work.put((work, outcome))
-        return outcome
 
     def stop(self) -> None:
         for _ in range(self._number):
@@ -216,11 +245,13 @@ class _Threads:
         while (task := self._work.get()) is not None:
             work, outcome = task
             try:
-                outcome.succeed(work())
+                result = work()
             except BaseException as error:
+                self._free.release()  # first: who learns of the outcome may submit the next call at once
                 outcome.fail(error)
-            finally:
+            else:
                 self._free.release()
+                outcome.succeed(result)
 
 
 class _Outcome(Generic[Result]):
@@ -247,3 +278,34 @@ class _Outcome(Generic[Result]):
         if self._error is not None:
             raise self._error
         return self._result
+
+
+class _AwaitedOutcome(Generic[Result]):
+    """What a call in another thread returns or raises, for the event loop that makes this."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._future: asyncio.Future[Result] = self._loop.create_future()
+
+    def succeed(self, result: Result) -> None:
+        self._tell(self._future.set_result, result)
+
+    def fail(self, error: BaseException) -> None:
+        self._tell(self._future.set_exception, error)
+
+    def _tell(self, tell: Callable[[Any], None], what: Any) -> None:
+        with suppress(RuntimeError):  # the loop has ended
+            self._loop.call_soon_threadsafe(self._tell_if_awaited, tell, what)
+
+    def _tell_if_awaited(self, tell: Callable[[Any], None], what: Any) -> None:
+        if not self._future.done():  # else the deadline has passed
+            tell(what)
+
+    async def result(self, seconds: float) -> Result:
+        """Waits for it, once; `TimeoutError` after this many seconds."""
+        # `asyncio.timeout` takes longer: it can be moved, and one can be inside another.
+        deadline = self._loop.call_later(seconds, self._tell_if_awaited, self._future.set_exception, TimeoutError())
+        try:
+            return await self._future
+        finally:
+            deadline.cancel()

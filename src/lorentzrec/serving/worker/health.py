@@ -19,7 +19,7 @@ from lorentzrec.serving.worker.metrics import Metrics
 from lorentzrec.serving.worker.query import RankingOptions
 from lorentzrec.serving.worker.recommender import Recommender
 from lorentzrec.serving.worker.version_watcher import VersionWatcher
-from lorentzrec.serving.worker.worker_records import STALE_SECONDS, RecordFile, WorkerRecord, read_records
+from lorentzrec.serving.worker.worker_records import STALE_SECONDS, RecordFile, WorkerRecord, find_hung, read_records
 
 BEAT_SECONDS = 1.0
 """Between two records of a worker, and between two tests of its version."""
@@ -53,6 +53,8 @@ class Health:
         self._damaged: Version | None = None  # nothing could be recommended from it
         self._recent: deque[bool] = deque(maxlen=RECENT)
         self._beat = time.monotonic()
+        self._others: list[WorkerRecord] = []  # as they were read last
+        self._read = -BEAT_SECONDS
         self._stopped = Event()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._test_began: float | None = None  # None: no test is under way
@@ -87,6 +89,18 @@ class Health:
         if self._folder is None:
             return [own]
         return [own, *(record for record in read_records(self._folder) if record.process != own.process)]
+
+    def find_hung(self) -> list[int]:
+        """The workers that will not respond again, by the records that the others had a second ago at most.
+
+        To be called in the event loop.
+        """
+        now = time.monotonic()
+        if self._folder is None or now < self._read + BEAT_SECONDS:
+            self._note_beat()
+        else:
+            self._others, self._read = self.records(), now
+        return find_hung([one for one in self._others if one.process != os.getpid()])
 
     def _record(self) -> WorkerRecord:
         used = self._versions.in_use

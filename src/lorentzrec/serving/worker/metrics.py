@@ -33,7 +33,8 @@ class Metrics:
         self.fallbacks = counter("lorentzrec_fallbacks_total", "Responses that differ from the request.", ["kind"])
         self.empty = counter("lorentzrec_empty_responses_total", "Recommendations without any item.")
         self.degraded = counter("lorentzrec_degraded_total", "Responses without a customer's stored history.")
-        self.events = counter("lorentzrec_events_total", "Events received.", ["outcome"])
+        events = counter("lorentzrec_events_total", "Events received.", ["outcome"])
+        self.event_outcomes = {name: events.labels(name) for name in ("accepted", "duplicate", "unknown_item")}
         text = "Requests without a key that allows them."
         self.refused_keys = counter("lorentzrec_refused_keys_total", text, ["reason"])
         self.arms = counter("lorentzrec_arm_responses_total", "Recommendations by the arm that made them.", ["arm"])

@@ -6,6 +6,7 @@ import time
 from collections.abc import Mapping, Sequence
 from functools import partial
 from secrets import token_hex
+from typing import NamedTuple
 
 from litestar import delete, get, post
 from litestar.params import JSONBody
@@ -21,13 +22,16 @@ from lorentzrec.serving.http.messages import (
     NewEvent,
 )
 from lorentzrec.serving.http.problems import READING, WITH_BODY, NotReady
-from lorentzrec.serving.http.requests import StrictRequest, TheWorker, UserInPath, Worker, decode_id
+from lorentzrec.serving.http.requests import COSTLY, StrictRequest, TheWorker, UserInPath, Worker, decode_id
 from lorentzrec.serving.stores.histories import Event, derive_event_id
+from lorentzrec.serving.stores.store import Store
+from lorentzrec.serving.versions.version import Version
+from lorentzrec.serving.worker.event_writer import find_deadline
 
 STEP_SECONDS = 1e-6
 """Between events of one request that have no time: the smallest step that seconds since 1970 distinguish."""
-EVENTS_A_SECOND = 200
-"""The write rate of the slowest store if every event is of another customer. It decides how long the store may take."""
+COST = 25
+"""Of checking an event, in the units of `requests.cost`."""
 ERASURE_SECONDS = 8.0
 """Files are rewritten, which waits for their readers."""
 
@@ -39,25 +43,55 @@ async def add_events(data: JSONBody[EventsRequest], worker: TheWorker) -> Events
     Order does not matter, since a history is ordered by time; only events without a time happen now, in the order in
     which they are sent. An event sent twice under one id counts once, and so does an item at one time under two ids.
     """
-    return await worker.threads.run(0, partial(_add_events, data, worker))
+    checked = await worker.threads.run(cost_events(data), partial(check_events, data, worker), at_once=True)
+    return await store_events(checked, worker)
 
 
-def _add_events(data: EventsRequest, worker: Worker) -> EventsResponse:
-    now, version = time.time(), worker.versions.version
+class CheckedEvents(NamedTuple):
+    """Events that can be stored."""
+
+    events: list[Event]
+    unknown: list[Event]
+    """Those of items that the version does not contain."""
+    version: Version | None
+
+
+def cost_events(data: EventsRequest) -> int:
+    """The work of `check_events`, in the units of `requests.cost`. It never makes a request take its turn."""
+    return min(COST * (1 if data.events is None else len(data.events)), COSTLY)
+
+
+async def store_events(checked: CheckedEvents, worker: Worker) -> EventsResponse:
+    """Store events; they are durable when this returns."""
+    seconds = find_deadline(worker.store, len(checked.events))
+    if worker.store.writes_in_turn:
+        added = await worker.events.add(checked.events)
+    else:
+        add = partial(Store.add_events, events=checked.events)
+        added = await worker.threads.run(0, partial(worker.store.call, add, writes=True, seconds=seconds))
+    if checked.version is not None and checked.unknown:
+        await worker.threads.run(0, partial(_note_customers, worker, checked.unknown, seconds))
+    counters = worker.metrics.event_outcomes
+    counters["accepted"].inc(added.accepted)
+    counters["duplicate"].inc(added.duplicates)
+    counters["unknown_item"].inc(len(checked.unknown))
+    name = checked.version.name if checked.version else None
+    return EventsResponse(added.accepted, added.duplicates, len(checked.unknown), name)
+
+
+def check_events(data: EventsRequest, worker: Worker) -> CheckedEvents:
+    """The events of a request as they are stored. `InputError` if they cannot be."""
+    sent, now, version = data.all(), time.time(), worker.versions.version
     weights = worker.versions.event_weights(version)
-    if not weights and version is None and any(event.kind is not None for event in data.all()):
+    if not weights and version is None and any(event.kind is not None for event in sent):
         raise NotReady("there is no version yet, whose dataset has the weights of kinds: try again, or send a weight")
-    events = [_to_event(event, now + index * STEP_SECONDS, weights) for index, event in enumerate(data.all())]
-    rows = [-1] * len(events) if version is None else version.items.rows([event.item for event in events]).tolist()
-    known = sum(row >= 0 for row in rows)
-    seconds = worker.store.seconds + len(events) / EVENTS_A_SECOND
-    added = worker.store.call(lambda store: store.add_events(events), writes=True, seconds=seconds)
-    if version is not None and known < len(events):
-        _note_customers(worker, [event for event, row in zip(events, rows, strict=True) if row < 0], seconds)
-    worker.metrics.events.labels("accepted").inc(added.accepted)
-    worker.metrics.events.labels("duplicate").inc(added.duplicates)
-    worker.metrics.events.labels("unknown_item").inc(len(events) - known)
-    return EventsResponse(added.accepted, added.duplicates, len(events) - known, version.name if version else None)
+    events = [_to_event(event, now + index * STEP_SECONDS, weights) for index, event in enumerate(sent)]
+    if version is None:
+        return CheckedEvents(events, events, version)
+    if len(events) == 1:  # as most requests; the way for many takes three times as long
+        return CheckedEvents(events, [] if events[0].item in version.items else events, version)
+    rows = version.items.rows([event.item for event in events]).tolist()
+    return CheckedEvents(events, [event for event, row in zip(events, rows, strict=True) if row < 0], version)
 
 
 def _note_customers(worker: Worker, events: Sequence[Event], seconds: float) -> None:

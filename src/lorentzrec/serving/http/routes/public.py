@@ -14,7 +14,7 @@ from lorentzrec.serving.http.documentation import documentation_page, exact_docu
 from lorentzrec.serving.http.messages import Liveness, Readiness
 from lorentzrec.serving.http.problems import PROBING, NotReady
 from lorentzrec.serving.http.requests import TheWorker
-from lorentzrec.serving.worker.worker_records import describe_hung, find_hung, find_problems, merge_warnings
+from lorentzrec.serving.worker.worker_records import describe_hung, find_problems, merge_warnings
 
 PAGE_HEADERS = {
     # Browsers check each time whether a file has changed: after an update, no page runs old scripts.
@@ -33,7 +33,7 @@ NAMED_FILES = {"/": "index.html", "/favicon.ico": "icon.svg"}
 @get("/healthz", sync_to_thread=False, responses=PROBING)
 def get_liveness(worker: TheWorker) -> Liveness:
     """The service runs: no worker has hung for a minute. Restart it if this fails or does not respond."""
-    if hung := find_hung(worker.health.records()):
+    if hung := worker.health.find_hung():
         raise NotReady(describe_hung(hung))
     return Liveness()
 

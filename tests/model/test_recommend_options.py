@@ -134,9 +134,9 @@ def test_a_table_has_its_columns_where_no_item_is_left() -> None:
     [
         ({"diversity": 1.5}, "diversity is 1.5: give a number from 0 to 1"),
         ({"diversity": float("nan")}, "diversity is nan: give a number from 0 to 1"),
-        ({"categories": ["coats"]}, "a model does not know the categories of its items: give item_table="),
+        ({"categories": ["coats"]}, "a model without attributes knows nothing about its items: give item_table="),
         ({"categories": ["coats"], "item_table": {"i1": "coats"}}, "item_table is a dict: give a pandas"),
-        ({"categories": ["coats"], "item_table": TABLE.drop("category")}, "item_table has the columns item: give one"),
+        ({"categories": ["coats"], "item_table": TABLE.drop("category")}, "the items have no column 'category'"),
         ({"categories": "coats", "item_table": TABLE}, "categories is 'coats', not a list"),
         ({"context": "i7"}, "context is 'i7', not a list"),
     ],

@@ -22,6 +22,7 @@ MERCHANT = "merchant-key-0123456789"
 ROUTES = {
     "recommend": ("POST", "/v1/recommend", {"history": ["i3"], "k": 5}),
     "similar": ("GET", "/v1/items/i3/similar?k=5", None),
+    "alternatives": ("GET", "/v1/items/i4/alternatives?k=5", None),
     "outfits": ("POST", "/v1/basket", {"items": ["i3"], "k": 5}),
 }
 
@@ -303,7 +304,7 @@ def test_a_preview_has_one_request(service: TestClient[Any]) -> None:
     both: dict[str, Any] = {"recommend": {"history": []}, "basket": {"items": []}}
     for body in ({}, both):
         response = service.post("/v1/rules/preview", json=body)
-        assert "the query is one of `recommend`, `similar` and `basket`" in response.json()["detail"]
+        assert "the query is one of `recommend`, `similar`, `alternatives` and `basket`" in response.json()["detail"]
 
 
 def test_two_workers_agree_within_two_seconds_and_rules_survive_a_kill(tmp_path: Path) -> None:

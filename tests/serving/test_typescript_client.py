@@ -121,7 +121,8 @@ def test_a_visit_counts_on_the_personal_page(shop: httpx.Client, service: httpx.
     def is_as_expected() -> bool:
         """Each worker learns by itself of items that another test may have added."""
         expected = [item["id"] for item in service.post("/v1/recommend", json=query).json()["items"]]
-        return shelves(shop.get("/products/i3")) == {"You might also like": expected}
+        near = [item["id"] for item in service.get("/v1/items/i3/similar", params={"k": 6}).json()["items"]]
+        return shelves(shop.get("/products/i3")) == {"Similar products": near, "You might also like": expected}
 
     wait_until(is_as_expected)
     wait_until(lambda: "Picked for you" in shelves(shop.get("/")))  # the event is sent after the page
@@ -132,13 +133,13 @@ def test_a_visit_counts_on_the_personal_page(shop: httpx.Client, service: httpx.
 
 def test_alternatives_to_what_is_out_of_stock(shop: httpx.Client, service: httpx.Client) -> None:
     assert "Out of stock" not in shop.get("/products/i5").text
-    category = service.get("/v1/items/i5").json()["category"]
     with out_of_stock(service, "i5"):
         page = shop.get("/products/i5")
-        nearest = service.get("/v1/items/i5/similar", params={"k": 6, "categories": category}).json()["items"]
+        instead = service.get("/v1/items/i5/alternatives", params={"k": 6}).json()["items"]
     assert "Out of stock" in page.text
-    assert list(shelves(page)) == ["Similar, and in stock", "You might also like"]
-    assert shelves(page)["Similar, and in stock"] == [item["id"] for item in nearest]
+    assert list(shelves(page)) == ["In stock instead", "You might also like"]
+    assert shelves(page)["In stock instead"] == [item["id"] for item in instead]
+    assert {item["category"] for item in instead} == {"hats"}
 
 
 def test_an_outfit_is_completed(shop: httpx.Client, service: httpx.Client) -> None:

@@ -23,13 +23,15 @@ export type BasketOptions = Omit<Body<"BasketRequest">, "items">;
 /** Conditions on columns: a value, a list of values, or a range with `min`, `max` or both. */
 export type Where = { [column: string]: Sent<Schemas["RecommendRequest"]["where"][string]> };
 export type SimilarOptions = Omit<Parameters<"V1ItemsSimilarSimilarItems">, "where"> & { where?: Where };
+export type AlternativesOptions = SimilarOptions;
 export type Rule = Body<"Rule", "name">;
 export type Sets = { [name: string]: Id[] };
 export type RulesOptions = Omit<Body<"RulesRequest">, "rules" | "sets">;
-export type PreviewOptions = Omit<Body<"PreviewRequest">, "rules" | "sets" | "recommend" | "similar" | "basket">;
+export type PreviewOptions = Omit<Body<"PreviewRequest">, "rules" | "sets" | "recommend" | "similar" | "alternatives" | "basket">;
 export type PreviewedRequest =
   | { recommend: RecommendOptions & Query }
-  | { similar: Body<"SimilarPreview", "item"> }
+  | { similar: Body<"ItemPreview", "item"> }
+  | { alternatives: Body<"ItemPreview", "item"> }
   | { basket: Body<"BasketRequest", "items"> };
 export type NewEvent = Body<"NewEvent", "user" | "item">;
 export type ItemDetails = Body<"NewItemRequest">;
@@ -98,6 +100,11 @@ export class Client {
   /** The items most similar to an item, by what customers buy. */
   similar(item: Id, options: SimilarOptions = {}): Promise<Recommendations> {
     return this.#send("GET", `/v1/items/${part(item)}/similar`, { parameters: options });
+  }
+
+  /** Items to buy instead of an item, such as one that is sold out: of its category, or else of the parent of that. */
+  alternatives(item: Id, options: AlternativesOptions = {}): Promise<Recommendations> {
+    return this.#send("GET", `/v1/items/${part(item)}/alternatives`, { parameters: options });
   }
 
   /** Store events; they are durable afterwards. Send the time that your training data will have: see docs/operating.md. */

@@ -86,6 +86,28 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/items/{item}/alternatives": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Alternatives
+         * @description Items to buy instead of an item, such as one that is sold out: the best live ones of its category.
+         *
+         *     If there are fewer than `k`, items of the parent category follow, and `fallback_kinds` has `widened`.
+         */
+        get: operations["V1ItemsAlternativesAlternatives"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/items": {
         parameters: {
             query?: never;
@@ -689,6 +711,75 @@ export interface components {
              */
             new: boolean;
         };
+        /**
+         * ItemPreview
+         * @description Items similar to an item, or alternatives to it.
+         */
+        ItemPreview: {
+            /**
+             * @description The number of items.
+             * @default 10
+             */
+            k: number;
+            /**
+             * @description Items never to recommend.
+             * @default []
+             */
+            exclude: (string | number)[];
+            /**
+             * @description Recommend only these; all items, if it is left out or null.
+             * @default null
+             */
+            allow: (string | number)[] | null;
+            /**
+             * @description Recommend only items of these categories; an empty list means all.
+             * @default []
+             */
+            categories: string[];
+            /**
+             * @description Recommend only items whose columns meet all of these conditions: a value, a list of values, or a range with `min`, `max` or both, such as `{"brand": ["Acme", "Bolt"], "price": {"max": 50}}`.
+             * @default {}
+             */
+            where: {
+                [key: string]: string | number | boolean | (string | number)[] | components["schemas"]["Range"];
+            };
+            /**
+             * @description Recommend only items of this named set, see `PUT /v1/rules`.
+             * @default null
+             */
+            set: string | null;
+            /**
+             * @description 0: the best items; towards 1: items that differ from one another. Has no effect on popular items, the fallback for an unknown history.
+             * @default 0
+             */
+            diversity: number;
+            /**
+             * @description By default that of the service (`--explore`). Which new items are shown is random.
+             * @default null
+             */
+            explore: number | null;
+            /**
+             * @description Makes `explore` repeatable: the same request with the same seed and the same new items has the same response.
+             * @default null
+             */
+            seed: number | null;
+            /**
+             * @description Further details of each recommended item.
+             * @default []
+             */
+            fields: ("image" | "price")[];
+            /**
+             * @description The arm that recommends. By default that of the customer, by a hash of the id, or `main` without a customer.
+             * @default null
+             */
+            arm: string | null;
+            /**
+             * @description For each recommendation, list the items of the history that contribute most to it. Of a similar item, the reason is the item that it is similar to.
+             * @default false
+             */
+            reasons: boolean;
+            item: string | number;
+        };
         /** ItemResponse */
         ItemResponse: {
             /** @description -1 for a new item, which is not on the map. */
@@ -995,7 +1086,9 @@ export interface components {
             /** @default null */
             recommend: components["schemas"]["RecommendRequest"] | null;
             /** @default null */
-            similar: components["schemas"]["SimilarPreview"] | null;
+            similar: components["schemas"]["ItemPreview"] | null;
+            /** @default null */
+            alternatives: components["schemas"]["ItemPreview"] | null;
             /** @default null */
             basket: components["schemas"]["BasketRequest"] | null;
         };
@@ -1178,7 +1271,7 @@ export interface components {
             /** @description How the response differs from what was requested, as text; null if it does not. */
             fallback: string | null;
             /**
-             * @description The kinds in it: popular, midpoint, partial, allowed, categories, basket, nothing_live, nothing_allowed, all_excluded, nothing_by_rules. Text, so that a client accepts kinds of later versions.
+             * @description The kinds in it: popular, midpoint, partial, allowed, categories, basket, widened, no_category, nothing_live, nothing_allowed, all_excluded, nothing_by_rules. Text, so that a client accepts kinds of later versions.
              * @default []
              */
             fallback_kinds: string[];
@@ -1395,75 +1488,6 @@ export interface components {
              * @default null
              */
             set: string | null;
-        };
-        /**
-         * SimilarPreview
-         * @description Items similar to an item.
-         */
-        SimilarPreview: {
-            /**
-             * @description The number of items.
-             * @default 10
-             */
-            k: number;
-            /**
-             * @description Items never to recommend.
-             * @default []
-             */
-            exclude: (string | number)[];
-            /**
-             * @description Recommend only these; all items, if it is left out or null.
-             * @default null
-             */
-            allow: (string | number)[] | null;
-            /**
-             * @description Recommend only items of these categories; an empty list means all.
-             * @default []
-             */
-            categories: string[];
-            /**
-             * @description Recommend only items whose columns meet all of these conditions: a value, a list of values, or a range with `min`, `max` or both, such as `{"brand": ["Acme", "Bolt"], "price": {"max": 50}}`.
-             * @default {}
-             */
-            where: {
-                [key: string]: string | number | boolean | (string | number)[] | components["schemas"]["Range"];
-            };
-            /**
-             * @description Recommend only items of this named set, see `PUT /v1/rules`.
-             * @default null
-             */
-            set: string | null;
-            /**
-             * @description 0: the best items; towards 1: items that differ from one another. Has no effect on popular items, the fallback for an unknown history.
-             * @default 0
-             */
-            diversity: number;
-            /**
-             * @description By default that of the service (`--explore`). Which new items are shown is random.
-             * @default null
-             */
-            explore: number | null;
-            /**
-             * @description Makes `explore` repeatable: the same request with the same seed and the same new items has the same response.
-             * @default null
-             */
-            seed: number | null;
-            /**
-             * @description Further details of each recommended item.
-             * @default []
-             */
-            fields: ("image" | "price")[];
-            /**
-             * @description The arm that recommends. By default that of the customer, by a hash of the id, or `main` without a customer.
-             * @default null
-             */
-            arm: string | null;
-            /**
-             * @description For each recommendation, list the items of the history that contribute most to it. Of a similar item, the reason is the item that it is similar to.
-             * @default false
-             */
-            reasons: boolean;
-            item: string | number;
         };
     };
     responses: never;
@@ -1827,6 +1851,126 @@ export interface operations {
         };
     };
     V1ItemsSimilarSimilarItems: {
+        parameters: {
+            query?: {
+                /** @description The number of items. */
+                k?: number;
+                /** @description Items never to recommend. */
+                exclude?: string[];
+                /** @description Recommend only these; all items, if it is left out or null. */
+                allow?: string[];
+                /** @description Recommend only items of these categories; an empty list means all. */
+                categories?: string[];
+                /** @description Recommend only items whose columns meet all of these conditions: a value, a list of values, or a range with `min`, `max` or both, such as `{"brand": ["Acme", "Bolt"], "price": {"max": 50}}`. */
+                where?: string;
+                /** @description Recommend only items of this named set, see `PUT /v1/rules`. */
+                set?: string;
+                /** @description 0: the best items; towards 1: items that differ from one another. Has no effect on popular items, the fallback for an unknown history. */
+                diversity?: number;
+                /** @description The share of the places that goes to new items. By default that of the service (`--explore`). Which new items are shown is random. */
+                explore?: number;
+                /** @description Makes `explore` repeatable: the same request with the same seed and the same new items has the same response. */
+                seed?: number;
+                /** @description Further details of each recommended item. */
+                fields?: ("image" | "price")[];
+                /** @description The arm that recommends. By default that of the customer, by a hash of the id, or `main` without a customer. */
+                arm?: string;
+                /** @description For each recommendation, list the items of the history that contribute most to it. Of a similar item, the reason is the item that it is similar to. */
+                reasons?: boolean;
+            };
+            header?: never;
+            path: {
+                /** @description The id of an item. */
+                item: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Request fulfilled, document follows */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["RecommendResponse"];
+                };
+            };
+            /** @description The request is invalid */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description An API key is required */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The address is too long */
+            414: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The host name is not allowed */
+            421: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The service failed */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The service is unavailable */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    V1ItemsAlternativesAlternatives: {
         parameters: {
             query?: {
                 /** @description The number of items. */

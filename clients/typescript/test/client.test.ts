@@ -32,7 +32,7 @@ test("recommendations are those of the model, and options have an effect", async
   assert.deepEqual(nobody.fallback_kinds, ["popular"]);
 });
 
-test("similar items and baskets", async () => {
+test("similar items, alternatives and baskets", async () => {
   const all = await client.similar("i3", { k: 4 });
   assert.equal(all.items.length, 4);
   const [first = "", second = ""] = ids(all);
@@ -46,6 +46,9 @@ test("similar items and baskets", async () => {
   assert.deepEqual([plain?.price, priced?.price], [undefined, 9.5]);
   const hat = (await client.search("", 40)).find((item) => item.category === "hats");
   assert.ok(hat);
+  const instead = await client.alternatives(hat.id, { k: 5, fields: ["price"], where: { category: ["hats", "coats"] } });
+  assert.deepEqual(new Set(instead.items.map((item) => item.category)), new Set(["hats"]));
+  assert.ok(!ids(instead).includes(hat.id));
   const outfit = await client.basket([hat.id], { k: 5 });
   assert.ok(outfit.items.every((item) => item.category !== "hats"));
 });

@@ -13,7 +13,7 @@ import { Client, ServiceError } from "lorentzrec-client";
 
 import type { Html } from "./html.js";
 import * as pages from "./pages.js";
-import { alsoLike, alternatives, completeOutfit, optional, personalPage, soldOut } from "./surfaces.js";
+import { alsoLike, alternatives, completeOutfit, optional, personalPage, similar, soldOut } from "./surfaces.js";
 
 const service = process.env.SERVICE ?? "http://127.0.0.1:8000";
 const client = new Client(service, { apiKey: process.env.API_KEY, timeout: 2_000, retries: 0 });
@@ -53,8 +53,8 @@ async function pageAt(address: URL, customer: string): Promise<[number, Html]> {
 
 async function productPage(id: string, customer: string): Promise<Html> {
   const [item, gone] = await Promise.all([client.item(id), soldOut(client)]);
-  const shelves = [optional(alsoLike(client, customer, id))];
-  if (gone(id)) shelves.unshift(optional(alternatives(client, id, item.category)));
+  const instead = gone(id) ? alternatives(client, id) : similar(client, id);
+  const shelves = [optional(instead), optional(alsoLike(client, customer, id))];
   const page = pages.product(item, !gone(id), await Promise.all(shelves));
   // The visit counts from the next page on. The id of an event makes it safe to send again.
   const visit = { user: customer, item: id, time: Date.now() / 1000 };

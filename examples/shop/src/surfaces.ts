@@ -21,10 +21,16 @@ export async function alsoLike(client: Client, customer: Id, product: Id): Promi
   return { heading: "You might also like", items: found.items };
 }
 
-/** A product that is out of stock: the nearest products of its category that are not. */
-export async function alternatives(client: Client, product: Id, category: string | null): Promise<Shelf> {
-  const found = await client.similar(product, { k: 6, categories: category === null ? [] : [category] });
-  return { heading: "Similar, and in stock", items: found.items };
+/** A product that is out of stock: what to buy instead, of its category, and if that has too few, of the department. */
+export async function alternatives(client: Client, product: Id): Promise<Shelf> {
+  const found = await client.alternatives(product, { k: 6, fields: ["price", "image"] });
+  return { heading: "In stock instead", items: found.items };
+}
+
+/** A product page: what others look at who look at this product, whoever is asking. */
+export async function similar(client: Client, product: Id): Promise<Shelf> {
+  const found = await client.similar(product, { k: 6, fields: ["price", "image"] });
+  return { heading: "Similar products", items: found.items };
 }
 
 /** An outfit: products that go with those chosen so far, of kinds that it does not contain yet. */

@@ -189,7 +189,7 @@ def _with_filters(
 ) -> tuple[BatchOptions, list[str]]:
     """The options with what live items and categories leave, and notes about it."""
     from lorentzrec.batch.store_customers import live_ids
-    from lorentzrec.model.categories import rows_of_categories
+    from lorentzrec.model.item_table import read_item_columns, rows_of_categories
 
     items, notes = source.model.items, []
     lists = [] if options.allow is None else [set(options.allow)]
@@ -208,9 +208,10 @@ def _with_filters(
             raise InputError(
                 "--categories needs a table with the categories of items: give it as --titles, or a --store"
             )
-        rows, fallbacks = rows_of_categories(items, table, categories)
+        columns = read_item_columns(items, table)
+        rows, fallbacks = rows_of_categories(columns, categories)
         if fallbacks:
-            unknown_names = [name for name in categories if not len(rows_of_categories(items, table, [name])[0])]
+            unknown_names = [name for name in categories if not len(rows_of_categories(columns, [name])[0])]
             raise InputError(f"no item is in the category {unknown_names[0]!r}: check the name")
         lists.append(set(items.ids(rows)))
     if lists:

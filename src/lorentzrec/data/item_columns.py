@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeGuard, runtime_checkable
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias, TypeGuard, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,6 +39,39 @@ class Bounds(Protocol):
 
     @property
     def max(self) -> float | None: ...
+
+
+class Range(NamedTuple):
+    """Bounds of a condition that was given as a mapping."""
+
+    min: float | None = None
+    max: float | None = None
+
+
+def read_conditions(where: Mapping[str, Any]) -> Where:
+    """Conditions with mappings such as `{"min": 20, "max": 50}` as `Bounds`; anything else that is none is refused."""
+    if not isinstance(where, Mapping):
+        raise InputError(f"where is {where!r}: give a condition for each column, such as {{'brand': 'Acme'}}")
+    return {name: _read_condition(name, condition) for name, condition in where.items()}
+
+
+def _read_condition(name: str, condition: Any) -> Any:
+    if isinstance(condition, Mapping):
+        bounds = [condition.get(bound) for bound in ("min", "max")]
+        numbers = [bound for bound in bounds if bound is not None]
+        if not numbers or condition.keys() - {"min", "max"} or not all(map(_is_plain_number, numbers)):
+            raise InputError(f"the condition on {name!r} is {dict(condition)!r}: give numbers as min, max or both")
+        if len(numbers) == 2 and numbers[0] > numbers[1]:
+            raise InputError(f"the condition on {name!r} has a min larger than its max, so no item fits: exchange them")
+        return Range(*bounds)
+    values = condition if isinstance(condition, list | tuple) else [condition]
+    if not values or not all(isinstance(value, str | bool) or _is_plain_number(value) for value in values):
+        raise InputError(f"the condition on {name!r} is {condition!r}: give a value, a list of values, or min and max")
+    return condition
+
+
+def _is_plain_number(value: Any) -> bool:
+    return isinstance(value, int | float | np.number) and not isinstance(value, bool) and bool(np.isfinite(value))
 
 
 class UnknownColumn(InputError):  # noqa: N818 - it names the column that a request asks for

@@ -5,10 +5,11 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, reduce
 from itertools import islice
 from pathlib import Path
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,11 +19,19 @@ from lorentzrec.base.counting import Count
 from lorentzrec.base.html import html_table
 from lorentzrec.data.arrays import make_offsets
 from lorentzrec.data.attributes import ItemAttributes
+from lorentzrec.data.category_tree import CategoryTree
 from lorentzrec.data.interactions import Interactions
+from lorentzrec.data.item_columns import ItemColumns
 from lorentzrec.data.vocabulary import UNKNOWN, Id, Vocabulary
 from lorentzrec.errors import ConfigError, InputError
-from lorentzrec.model.categories import rows_of_categories
 from lorentzrec.model.config import ResolvedConfig
+from lorentzrec.model.item_table import (
+    columns_of_attributes,
+    read_item_columns,
+    require_categories,
+    rows_of_categories,
+    rows_that_meet,
+)
 from lorentzrec.model.notes import Note
 from lorentzrec.model.queries import (
     check_count,
@@ -38,6 +47,7 @@ from lorentzrec.model.queries import (
 from lorentzrec.model.reality_check import RealityCheck
 from lorentzrec.model.recommendations import RecommendationBatch, Recommendations
 from lorentzrec.model.record import EpochRecord
+from lorentzrec.points.alternatives import Alternatives, find_alternatives
 from lorentzrec.points.attribute_points import AttributePoints
 from lorentzrec.points.diversity import check_diversity
 from lorentzrec.points.fallbacks import Cause, Fallback, unknown_fallbacks
@@ -212,6 +222,7 @@ class Model:
         times: Iterable[Any] | None = None,
         context: Iterable[Id] = (),
         categories: Iterable[str] = (),
+        where: Mapping[str, Any] | None = None,
         item_table: Any = None,
         diversity: float = 0.0,
         reasons: bool = False,
@@ -226,7 +237,11 @@ class Model:
         times: when each event of `history` was, as unix seconds or datetimes. Equal times form an order in a model of
         orders. With `repeats`, older events count less.
         context: items viewed just now; they count as the newest of the history, with weight 1.
-        categories: only items of these categories; `item_table` is a frame with the columns item (or id) and category.
+        categories: only items of these categories.
+        where: only items whose columns meet all of these conditions: a value, a list of values, or a range, such as
+        `{"brand": ["Acme", "Bolt"], "price": {"max": 50}}`.
+        item_table: what categories and conditions are about: a frame with the column item (or id) and others, or what
+        `item_columns` returned. None: the attributes that the model was trained with.
         diversity: 0 for the best items, up to 1 for items far from one another; no effect on popular items.
         reasons: also return the items of the history that contribute most to each item. There are none for popular
         items, and for a user with a point of their own.
@@ -244,6 +259,7 @@ class Model:
             times=None if times is None else [times],
             context=None if not (now := plain_list(context, "context")) else [now],
             categories=categories,
+            where=where,
             item_table=item_table,
             diversity=diversity,
             reasons=reasons,
@@ -267,6 +283,7 @@ class Model:
         times: Iterable[Iterable[Any]] | None = None,
         context: Iterable[Iterable[Id]] | None = None,
         categories: Iterable[str] = (),
+        where: Mapping[str, Any] | None = None,
         item_table: Any = None,
         diversity: float = 0.0,
         reasons: bool = False,
@@ -287,11 +304,7 @@ class Model:
         else:
             raise InputError("give either a history, with weights and times if you like, or a user")
         never = require_rows(self.items, exclude, "exclude")
-        allowed, fallbacks = self._allowed(allow)
-        if wanted := plain_list(categories, "categories"):
-            in_categories, unknown = rows_of_categories(self.items, item_table, wanted)
-            allowed = in_categories if allowed is None else np.intersect1d(allowed, in_categories)
-            fallbacks += unknown
+        allowed, fallbacks = self._allowed(allow, categories, where, item_table)
         options = RowOptions(
             k=k,
             excluded=never[never != UNKNOWN],
@@ -313,27 +326,98 @@ class Model:
         return dict(self.recommend(history, user, k=max(len(wanted), 1), exclude_seen=False, allow=wanted))
 
     def similar_items(
-        self, item: Id, k: int = 10, *, allow: Iterable[Id] | None = None, reasons: bool = False
+        self,
+        item: Id,
+        k: int = 10,
+        *,
+        exclude: Iterable[Id] = (),
+        allow: Iterable[Id] | None = None,
+        categories: Iterable[str] = (),
+        where: Mapping[str, Any] | None = None,
+        item_table: Any = None,
+        reasons: bool = False,
     ) -> Recommendations:
         """The `k` items most similar to `item`, never itself. A score is at most 1.
 
         Items are similar if the same customers buy them, more so together, and if their points are in the same
         direction. Popular items have no advantage.
-        allow: an allow-list; no other items are found.
-        reasons: also return whether the same customers buy them, or whether only their points are near.
+        reasons: also return whether the same customers buy them, or whether only their points are near. The other
+        options are those of `recommend`.
         """
-        return self.similar_items_many([item], k, allow=allow, reasons=reasons)[0]
+        return self.similar_items_many(
+            [item],
+            k,
+            exclude=exclude,
+            allow=allow,
+            categories=categories,
+            where=where,
+            item_table=item_table,
+            reasons=reasons,
+        )[0]
 
     def similar_items_many(
-        self, items: Iterable[Id], k: int = 10, *, allow: Iterable[Id] | None = None, reasons: bool = False
+        self,
+        items: Iterable[Id],
+        k: int = 10,
+        *,
+        exclude: Iterable[Id] = (),
+        allow: Iterable[Id] | None = None,
+        categories: Iterable[str] = (),
+        where: Mapping[str, Any] | None = None,
+        item_table: Any = None,
+        reasons: bool = False,
     ) -> RecommendationBatch:
         """`similar_items` for each of many items; in `to_frame()`, the column query has the item."""
-        check_count(k)
         wanted = plain_list(items, "items")
         rows = known_rows(self.items, wanted, "item")
-        allowed, fallbacks = self._allowed(allow)
-        options = RowOptions(k=k, allowed=allowed, reasons=reasons, fallbacks=fallbacks)
+        options = self._item_options(k, exclude, reasons, *self._allowed(allow, categories, where, item_table))
         return self._name(find_similar(self._similar, rows.tolist(), options), queries=wanted)
+
+    def alternatives(
+        self,
+        item: Id,
+        k: int = 10,
+        *,
+        exclude: Iterable[Id] = (),
+        allow: Iterable[Id] | None = None,
+        where: Mapping[str, Any] | None = None,
+        item_table: Any = None,
+        reasons: bool = False,
+    ) -> Recommendations:
+        """The `k` best items to buy instead of `item`, such as one that is sold out: all of its category.
+
+        If there are fewer, items of the parent category follow, and `fallback` says so. A parent is what the column
+        parent, parent_category or department of the table says, or the path before the last > in the category.
+        allow: an allow-list, such as the items in stock. The other options are those of `recommend`.
+        """
+        return self.alternatives_many(
+            [item], k, exclude=exclude, allow=allow, where=where, item_table=item_table, reasons=reasons
+        )[0]
+
+    def alternatives_many(
+        self,
+        items: Iterable[Id],
+        k: int = 10,
+        *,
+        exclude: Iterable[Id] = (),
+        allow: Iterable[Id] | None = None,
+        where: Mapping[str, Any] | None = None,
+        item_table: Any = None,
+        reasons: bool = False,
+    ) -> RecommendationBatch:
+        """`alternatives` to each of many items; in `to_frame()`, the column query has the item."""
+        wanted = plain_list(items, "items")
+        rows = known_rows(self.items, wanted, "item")
+        columns = self._columns(item_table)
+        require_categories(columns)
+        options = self._item_options(k, exclude, reasons, *self._allowed(allow, (), where, columns))
+        found = find_alternatives(self._alternatives_by(columns), rows.tolist(), options)
+        return self._name(found, queries=wanted)
+
+    def item_columns(self, table: Any) -> ItemColumns:
+        """A frame with the column item (or id) and others, read for this model: give it as `item_table` of many calls,
+        which then do not read the frame again."""
+        return read_item_columns(self.items, table)
 
     def similar_users(self, user: Id, k: int = 10, *, allow: Iterable[Id] | None = None) -> Recommendations:
         """The `k` customers of the training data nearest to `user`, scored by minus the distance; `user` is the first.
@@ -464,6 +548,20 @@ class Model:
         return SimilarItems(self.ranker)
 
     @cached_property
+    def _columns_of_attributes(self) -> ItemColumns | None:
+        return None if self.item_attributes is None else columns_of_attributes(self.item_attributes)
+
+    @cached_property
+    def _alternatives(self) -> WeakKeyDictionary[ItemColumns, Alternatives]:
+        """What ranks alternatives, by the columns with the categories."""
+        return WeakKeyDictionary()
+
+    def _alternatives_by(self, columns: ItemColumns) -> Alternatives:
+        if columns not in self._alternatives:
+            self._alternatives[columns] = Alternatives(self._similar, CategoryTree(columns))
+        return self._alternatives[columns]
+
+    @cached_property
     def _customers(self) -> tuple[NDArray[np.int64], Scorer]:
         """The rows of the customers that have a point, and what ranks these points."""
         if self.user_points is not None:
@@ -480,12 +578,50 @@ class Model:
             points = queries.astype(np.float32)
         return owners, Scorer(points, self.points.space).nearest
 
-    def _allowed(self, allow: Iterable[Id] | None) -> tuple[NDArray[np.int64] | None, tuple[Fallback, ...]]:
-        """The rows of an allow-list, if there is one, without unknown items, which are reported."""
-        if allow is None:
-            return None, ()
-        rows = require_rows(self.items, allow, "allow")
-        return rows[rows != UNKNOWN], unknown_fallbacks(Cause.UNKNOWN_ALLOWED_ITEMS, rows)
+    def _columns(self, item_table: Any) -> ItemColumns:
+        """What filters are about."""
+        if item_table is not None:
+            return self.item_columns(item_table)
+        if self._columns_of_attributes is None:
+            raise InputError(
+                "a model without attributes knows nothing about its items: "
+                "give item_table=, a frame with a row per item"
+            )
+        return self._columns_of_attributes
+
+    def _allowed(
+        self, allow: Iterable[Id] | None, categories: Iterable[str], where: Mapping[str, Any] | None, item_table: Any
+    ) -> tuple[NDArray[np.int64] | None, tuple[Fallback, ...]]:
+        """The rows that an allow-list, categories and conditions leave, None for all, and what of them is unknown."""
+        allowed: NDArray[np.int64] | None = None
+        fallbacks: tuple[Fallback, ...] = ()
+        if allow is not None:
+            rows = require_rows(self.items, allow, "allow")
+            allowed, fallbacks = rows[rows != UNKNOWN], unknown_fallbacks(Cause.UNKNOWN_ALLOWED_ITEMS, rows)
+        wanted = plain_list(categories, "categories")
+        if not wanted and not where:
+            return allowed, fallbacks
+        columns = self._columns(item_table)
+        found = [] if allowed is None else [allowed]
+        if wanted:
+            in_categories, unknown = rows_of_categories(columns, wanted)
+            found, fallbacks = [*found, in_categories], fallbacks + unknown
+        if where:
+            found.append(rows_that_meet(columns, where))
+        return reduce(np.intersect1d, found), fallbacks
+
+    def _item_options(
+        self,
+        k: int,
+        exclude: Iterable[Id],
+        reasons: bool,
+        allowed: NDArray[np.int64] | None,
+        fallbacks: tuple[Fallback, ...],
+    ) -> RowOptions:
+        """The options of a list for an item."""
+        check_count(k)
+        never = require_rows(self.items, exclude, "exclude")
+        return RowOptions(k=k, excluded=never[never != UNKNOWN], allowed=allowed, reasons=reasons, fallbacks=fallbacks)
 
     def _recommend(self, queries: Iterator[RowQuery], options: RowOptions, threads: int | None) -> Iterator[RowResult]:
         """The results of many queries, some at a time."""

@@ -28,6 +28,10 @@ class FallbackKind(StrEnum):
     """Unknown categories were left out."""
     BASKET = "basket"
     """No category was left out for a basket."""
+    WIDENED = "widened"
+    """Items of the parent category follow, because the category has too few alternatives."""
+    NO_CATEGORY = "no_category"
+    """There are no alternatives, because the category of the item is not known."""
     NOTHING_LIVE = "nothing_live"
     """Nothing was found, because no item is live."""
     NOTHING_ALLOWED = "nothing_allowed"
@@ -50,6 +54,15 @@ class Cause(Enum):
     UNKNOWN_CATEGORIES = FallbackKind.CATEGORIES, "{unknown} of {total} categories {are} unknown"
     BASKET_WITHOUT_CATEGORIES = FallbackKind.BASKET, "no category of its items is known, so none is left out"
     BASKET_OF_ALL_CATEGORIES = FallbackKind.BASKET, "nothing is left outside its categories, so none is left out"
+    FEW_OF_CATEGORY = (
+        FallbackKind.WIDENED,
+        "{unknown} of {total} are of its category, others of the parent category",
+    )
+    ITEM_WITHOUT_CATEGORY = FallbackKind.NO_CATEGORY, "the category of the item is not known: ask for similar items"
+    NOTHING_OF_CATEGORY = (
+        FallbackKind.NOTHING_ALLOWED,
+        "nothing else of its category, or of the parent category, can be recommended",
+    )
     NOTHING_LIVE = FallbackKind.NOTHING_LIVE, "no item of the version is live"
     NOTHING_ALLOWED = FallbackKind.NOTHING_ALLOWED, "the allow-list and the categories leave no item to recommend"
     NOTHING_BY_RULES = FallbackKind.NOTHING_BY_RULES, "the rules of the shop leave no item to recommend"

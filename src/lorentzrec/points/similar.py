@@ -107,11 +107,11 @@ class SimilarItems:
         neighbours: Rows = NO_ROWS if self.similarity is None else self.similarity.neighbours(item)[0]
         near = np.concatenate([neighbours, self.uncounted]).astype(np.int64)
         near = near[eligible[near]]
-        rows, scores = self._best(k, near, self._score(item, near), event_limit)
+        rows, scores = self.best(k, near, self.score(item, near, self.angles(item, near)), event_limit)
         # Any other item scores at most its angle.
         if len(rows) < k or scores[-1] <= ANGLE or self.similarity is None:
             near = np.flatnonzero(eligible)
-            rows, scores = self._best(k, near, self._score(item, near), event_limit)
+            rows, scores = self.best(k, near, self.score(item, near, self.angles(item, near)), event_limit)
         return rows, scores.astype(np.float32)
 
     def rank_new(self, item: int, excluded: Rows, allowed: Rows | None) -> Ranked:
@@ -119,7 +119,7 @@ class SimilarItems:
         eligible = self._eligible(item, excluded, allowed)
         first = len(self.ranker.points)
         rows = first + np.flatnonzero(eligible[first:])
-        rows, scores = self._best(len(rows), rows, self._score(item, rows), len(rows))
+        rows, scores = self.best(len(rows), rows, self.score(item, rows, self.angles(item, rows)), len(rows))
         return rows, scores.astype(np.float32)
 
     def values(self, item: int, rows: Rows) -> Floats:
@@ -132,14 +132,19 @@ class SimilarItems:
                 found = np.where(neighbours[index] == rows, values[index], 0.0)
         return found
 
+    def explain(self, item: int, rows: Rows) -> list[list[Contribution]]:
+        """The item is the one reason for all: they were bought by the same customers, or their points are near."""
+        kinds = (ReasonKind.OFTEN_WITH if value > 0 else ReasonKind.NEAR for value in self.values(item, rows).tolist())
+        return [[Contribution(item, 1.0, kind)] for kind in kinds]
+
     def _eligible(self, item: int, excluded: Rows, allowed: Rows | None) -> Booleans:
         eligible = self.live.copy() if allowed is None else make_mask(allowed, self.count) & self.live
         eligible[excluded] = False
         eligible[item] = False
         return eligible
 
-    def _score(self, item: int, rows: Rows) -> Floats:
-        angles = self.angles(item, rows)
+    def score(self, item: int, rows: Rows, angles: Floats) -> Floats:
+        """The similarity of some items to one. angles: of these items, see `angles`."""
         if self.similarity is None:
             return angles
         values = self.values(item, rows)
@@ -151,7 +156,7 @@ class SimilarItems:
             values = np.where(unknown, np.clip(slope * angles, 0, 1), values)
         return (1 - ANGLE) * values + ANGLE * angles
 
-    def _best(self, k: int, rows: Integers, scores: Floats, event_limit: int) -> tuple[Integers, Floats]:
+    def best(self, k: int, rows: Integers, scores: Floats, event_limit: int) -> tuple[Integers, Floats]:
         """The best `k` of distinct items, with at most `event_limit` new items by events."""
         order = np.lexsort((rows, -scores))
         rows, scores = rows[order], scores[order]
@@ -178,10 +183,7 @@ class _SimilarTo(NamedTuple):
         return self.similar.rank_new(self.item, self.excluded, allowed)
 
     def find_reasons(self, ranker: Ranker, rows: Rows) -> list[list[Contribution]]:
-        """The item is the one reason for all: they were bought by the same customers, or their points are near."""
-        values = self.similar.values(self.item, rows).tolist()
-        kinds = (ReasonKind.OFTEN_WITH if value > 0 else ReasonKind.NEAR for value in values)
-        return [[Contribution(self.item, 1.0, kind)] for kind in kinds]
+        return self.similar.explain(self.item, rows)
 
 
 def find_similar(similar: SimilarItems, items: Sequence[int], options: RowOptions) -> list[RowResult]:

@@ -73,6 +73,15 @@ def similar(item: Id, k: int = 10, **options: Any) -> Call[RecommendResponse]:
     return _call(RecommendResponse, "GET", f"/v1/items/{_part(item)}/similar", parameters={"k": k, **options})
 
 
+def alternatives(item: Id, k: int = 10, **options: Any) -> Call[RecommendResponse]:
+    """Items to buy instead of an item: of its category, or else of the parent of that.
+
+    options: exclude, allow, categories, where, set, diversity, reasons, explore, seed, fields, arm.
+    """
+    _check_names("alternatives", options, RankingOptions)
+    return _call(RecommendResponse, "GET", f"/v1/items/{_part(item)}/alternatives", parameters={"k": k, **options})
+
+
 def basket(items: Sequence[Id], k: int = 10, **options: Any) -> Call[RecommendResponse]:
     """Items that complement those of a basket.
 

@@ -122,6 +122,7 @@ class Client(_Connection[httpx.Client]):
 
     recommend = _sends(calls.recommend)
     similar = _sends(calls.similar)
+    alternatives = _sends(calls.alternatives)
     basket = _sends(calls.basket)
     add_events = _sends(calls.add_events)
     history = _sends(calls.history)
@@ -188,6 +189,7 @@ class AsyncClient(_Connection[httpx.AsyncClient]):
 
     recommend = _awaits(calls.recommend)
     similar = _awaits(calls.similar)
+    alternatives = _awaits(calls.alternatives)
     basket = _awaits(calls.basket)
     add_events = _awaits(calls.add_events)
     history = _awaits(calls.history)

@@ -285,8 +285,8 @@ class RulesLogResponse(Struct, frozen=True):
     changes: list[RuleChangeEntry]
 
 
-class SimilarPreview(RankingOptions, frozen=True, kw_only=True):
-    """Items similar to an item."""
+class ItemPreview(RankingOptions, frozen=True, kw_only=True):
+    """Items similar to an item, or alternatives to it."""
 
     item: Id
 
@@ -297,12 +297,15 @@ class PreviewRequest(RuleSet, frozen=True, kw_only=True):
     at: Annotated[datetime, Meta(tz=True)] | None = None
     """The moment whose rules are in force; now, if it is left out."""
     recommend: RecommendRequest | None = None
-    similar: SimilarPreview | None = None
+    similar: ItemPreview | None = None
+    alternatives: ItemPreview | None = None
     basket: BasketRequest | None = None
 
     def __post_init__(self) -> None:
-        if sum(one is not None for one in (self.recommend, self.similar, self.basket)) != 1:
-            raise ValueError("the query is one of `recommend`, `similar` and `basket`: give one of them")
+        if sum(one is not None for one in (self.recommend, self.similar, self.alternatives, self.basket)) != 1:
+            raise ValueError(
+                "the query is one of `recommend`, `similar`, `alternatives` and `basket`: give one of them"
+            )
 
 
 class PreviewResponse(Struct, frozen=True):

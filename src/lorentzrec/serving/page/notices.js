@@ -8,6 +8,8 @@ const FALLBACKS = {
   allowed: "Unknown items of the allow-list are left out.",
   categories: "Unknown categories are left out.",
   basket: "No category is left out for this basket.",
+  widened: "Its category has too few: items of the parent category follow.",
+  no_category: "The category of this item is not known, so nothing can replace it.",
   nothing_live: "No item is live, so there is nothing to recommend.",
   nothing_allowed: "None of the requested items and categories is live.",
   nothing_by_rules: "The rules of the shop leave no item to recommend.",

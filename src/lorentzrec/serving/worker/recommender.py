@@ -11,9 +11,11 @@ import numpy as np
 from msgspec import UNSET
 from numpy.typing import NDArray
 
+from lorentzrec.data.category_tree import CategoryTree
 from lorentzrec.data.item_columns import ItemColumns
 from lorentzrec.data.vocabulary import UNKNOWN
 from lorentzrec.errors import InputError
+from lorentzrec.points.alternatives import Alternatives, find_alternatives
 from lorentzrec.points.fallbacks import Cause, Fallback, unknown_fallbacks
 from lorentzrec.points.index import INDEXED_ITEMS, Index
 from lorentzrec.points.points import count_order_ages
@@ -110,7 +112,8 @@ class Recommender:
         extended = copy(base)
         extended._base, extended.new_items = base, new
         extended.rules, extended.rules_revision = self.rules, self.rules_revision
-        extended.__dict__.pop("columns", None)  # they are of other new items
+        for of_others in ("columns", "_alternatives"):  # they are of other new items
+            extended.__dict__.pop(of_others, None)
         placed = new.items[: new.placed_count]
         if new.points is not None:
             names = sorted({item.category for item in placed if item.category is not None} - base._code_of.keys())
@@ -153,6 +156,10 @@ class Recommender:
         """What filters and rules ask for, of the version and the new items that are placed."""
         return self.version.columns.append(self.new_items.columns)
 
+    @cached_property
+    def _alternatives(self) -> Alternatives:
+        return Alternatives(self._similar, CategoryTree(self.columns))
+
     @property
     def recommendable_count(self) -> int:
         """The number of items that may be recommended: live ones of the version, and live new ones that are placed."""
@@ -178,6 +185,7 @@ class Recommender:
         item = self.version.items.items([0])[0].id
         self.recommend([item], RankingOptions(reasons=True))
         self.similar(item)
+        self.alternatives(item)
 
     def recommend(
         self,
@@ -219,11 +227,19 @@ class Recommender:
 
     def similar(self, item: str, options: RankingOptions = DEFAULTS) -> RankedItems:
         """The live items most similar to an item, live or not; never the item itself."""
+        chosen = self._options(options, "similar", reasons=options.reasons)
+        return self._describe(find_similar(self._similar, [self._row(item)], chosen)[0], options)
+
+    def alternatives(self, item: str, options: RankingOptions = DEFAULTS) -> RankedItems:
+        """The best live items to buy instead of an item, live or not: of its category, or else of its parent."""
+        chosen = self._options(options, "alternatives", reasons=options.reasons)
+        return self._describe(find_alternatives(self._alternatives, [self._row(item)], chosen)[0], options)
+
+    def _row(self, item: str) -> int:
         rows = self._known([item])
         if not len(rows):
             raise UnknownItem(item, self.version.name)
-        chosen = self._options(options, "similar", reasons=options.reasons)
-        return self._describe(find_similar(self._similar, rows.tolist(), chosen)[0], options)
+        return int(rows[0])
 
     def _options(self, options: ItemOptions, route: Route, without: Sequence[int] = (), **others: Any) -> RowOptions:
         """The options in rows, with others that are no ids; `without`: codes of categories to leave out."""

@@ -1,4 +1,4 @@
-"""Recommendations: for a history, for a customer, for a basket, and similar to an item."""
+"""Recommendations: for a history, for a customer, for a basket, similar to an item, and instead of one."""
 
 from __future__ import annotations
 
@@ -89,6 +89,22 @@ async def similar_items(
         return recommender.similar(decode_id(item), options), None
 
     return await _run(worker, options, 1, rank, route="similar")
+
+
+@get("/items/{item:str}/alternatives", responses=READING_ITEM)
+async def alternatives(
+    item: ItemInPath, request: StrictRequest[RankingOptions], worker: TheWorker
+) -> RecommendResponse:
+    """Items to buy instead of an item, such as one that is sold out: the best live ones of its category.
+
+    If there are fewer than `k`, items of the parent category follow, and `fallback_kinds` has `widened`.
+    """
+    options = request.query
+
+    def rank(recommender: Recommender) -> tuple[RankedItems, str | None]:
+        return recommender.alternatives(decode_id(item), options), None
+
+    return await _run(worker, options, 1, rank, route="alternatives")
 
 
 async def _run(

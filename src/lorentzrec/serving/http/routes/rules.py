@@ -75,7 +75,7 @@ async def preview_rules(data: JSONBody[PreviewRequest], worker: TheWorker) -> Pr
 
 def _preview(data: PreviewRequest, worker: Worker) -> PreviewResponse:
     rules = _without_message(data)
-    options = data.recommend or data.similar or data.basket
+    options = data.recommend or data.similar or data.alternatives or data.basket
     user = None if data.recommend is None or data.recommend.user is None else str(data.recommend.user)
     recommender = worker.versions.choose(None if options is None else options.arm, user).recommender
     check_rules(rules, recommender.columns)
@@ -100,6 +100,8 @@ def _rank(data: PreviewRequest, worker: Worker, recommender: Recommender) -> Ran
         return recommender.complete_basket(data.basket.items, data.basket)
     if data.similar is not None:
         return recommender.similar(str(data.similar.item), data.similar)
+    if data.alternatives is not None:
+        return recommender.alternatives(str(data.alternatives.item), data.alternatives)
     raise AssertionError("the message has one of them")
 
 

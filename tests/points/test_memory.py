@@ -108,8 +108,10 @@ def test_of_equal_neighbours_the_first_are_kept() -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("sorted_cells", [False, True])
-def test_boosts_of_many_histories(kind: str, sorted_cells: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("pairs", [1, 10**9])
+def test_boosts_of_many_histories(kind: str, sorted_cells: bool, pairs: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(memory_module, "CELLS_PER_PAIR", 0 if sorted_cells else 10**9)
+    monkeypatch.setattr(memory_module, "PAIRS_AT_ONCE", pairs)
     data = shop(ordered=kind == "ordered", weighted=True)
     memory = build_memory(data, 6, ordered=data.ordered).with_weight(0.7)
     long = np.tile(data.item_rows[:30], 2)

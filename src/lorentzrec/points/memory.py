@@ -51,7 +51,8 @@ SHARPNESS = 20.0
 LARGEST_WEIGHT = 1e30
 """Boosts with a larger weight would not be numbers of single precision."""
 PAIRS_AT_ONCE = 5_000_000
-"""Pairs of events that building holds in memory: about 250 MB. More of them are slower, too."""
+"""Pairs of events, or of items and their neighbours, that are in memory at a time: about 250 MB. More of them are
+slower, too."""
 CELLS_PER_PAIR = 32
 """Above this many cells per stored neighbour, summing by sorting is faster than in an array of all cells."""
 
@@ -196,6 +197,20 @@ class Memory:
     def boosts(self, histories: NDArray[Any], offsets: Integers, event_weights: NDArray[Any] | None = None) -> Boosts:
         """The boosts of each of some histories of item rows, oldest first; the g-th is
         `histories[offsets[g]:offsets[g + 1]]`."""
+        if len(offsets) <= 2:
+            return self._boosts(histories, offsets, event_weights)
+        pairs = np.diff(make_offsets(np.diff(self.offsets)[histories])[offsets])
+        found = []
+        for first, last in spans_within(pairs, PAIRS_AT_ONCE):
+            span = slice(offsets[first], offsets[last])
+            shares = None if event_weights is None else event_weights[span]
+            some = self._boosts(histories[span], offsets[first : last + 1] - offsets[first], shares)
+            found.append((some.history_indices + first, some.items, some.sums))
+        indices, items, sums = map(np.concatenate, zip(*found, strict=True))
+        return Boosts(indices, items, sums, self.weight)
+
+    def _boosts(self, histories: NDArray[Any], offsets: Integers, event_weights: NDArray[Any] | None) -> Boosts:
+        """The boosts of histories with few pairs of items and their neighbours together."""
         count, items = len(offsets) - 1, self.item_count
         owners = np.repeat(np.arange(count), np.diff(offsets))
         weights = self.item_weights(offsets[1:][owners] - 1 - np.arange(offsets[0], offsets[-1]), event_weights)

@@ -32,7 +32,7 @@ MEMBERS: dict[type, str] = {
         similar_items similar_items_many similar_users to_parquet trend user_points
     """,
 }
-ARGUMENTS = {
+ARGUMENTS: dict[Any, str] = {
     Interactions.from_frame: "frame user item time weight order kind",
     Model.recommend_many: "histories users k exclude exclude_seen allow categories diversity reasons times where",
     Model.recommend_orders: "orders k",

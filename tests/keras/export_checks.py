@@ -54,7 +54,7 @@ def test_a_model_without_points_is_not_exported(tmp_path: Path) -> None:
 def test_the_page_of_the_documentation_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """On the other back ends, too: all blocks in one namespace, as a reader would paste them."""
     monkeypatch.chdir(tmp_path)
-    page = Path(__file__).parents[2] / "docs" / "keras.md"
+    page = Path(__file__).parents[2] / "docs" / "engines.md"
     namespace: dict[str, Any] = {"__name__": "__main__"}
     for lines_before, body in python_blocks(page.read_text()):
         exec(compile("\n" * lines_before + body, str(page), "exec", dont_inherit=True), namespace)

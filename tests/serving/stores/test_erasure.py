@@ -170,7 +170,7 @@ def test_the_documented_way_to_remove_a_customer_everywhere_else(
     events = shop.events.with_columns(user=pl.lit("u") + pl.col("user").cast(pl.String))
     events.vstack(events.head(12).with_columns(user=pl.lit("ann"))).write_csv("events.csv")
     shop.items.write_csv("items.csv")
-    page = (Path(__file__).parents[3] / "docs" / "erasure.md").read_text()
+    page = (Path(__file__).parents[3] / "docs" / "security.md").read_text()
     (block,) = re.findall(r"^```sh\n(python -c .*?)^```$", page, re.MULTILINE | re.DOTALL)
     with_ann, without_ann = block.splitlines()[1:], block.splitlines()
     for lines, known in ((with_ann, True), (without_ann, False)):

@@ -82,7 +82,7 @@ def test_the_password_is_in_a_variable_or_a_file_of_libpq(
 
 
 def test_vacuum_full_leaves_nothing_of_an_erased_customer(postgres_server: PostgresServer, store: Store) -> None:
-    """As docs/erasure.md says. VACUUM alone leaves bytes in the free space of pages."""
+    """As docs/security.md says. VACUUM alone leaves bytes in the free space of pages."""
     for number in range(200):
         users = (("unforgettable", f"item-{number}"), ("ann", f"other-{number}"))
         store.add_events([Event(user, item, float(number), item) for user, item in users])

@@ -21,6 +21,7 @@ from lorentzrec.learning.kernels.compiling import COMPILING
 from lorentzrec.points.index import INDEX
 from lorentzrec.points.memory import build_memory
 from lorentzrec.points.points import Points
+from tests.model.hand_made_models import hand_made
 
 ITEMS, CUSTOMERS = 3000, 500
 
@@ -253,3 +254,14 @@ def test_diversity_reasons_and_titles_are_those_of_the_model(model_kind: str) ->
         assert found.drop("title").equals(expected.cast({"rank": pl.Int32}))
         rows = model.items.rows(found["item"])
         assert found["title"].to_list() == [f"Title {row}" for row in rows]
+
+
+def test_recency_counts_orders_as_in_recommend() -> None:
+    items = [f"i{number}" for number in (*np.random.default_rng(1).integers(0, 30, 90), *range(30))]
+    data = Interactions.from_pairs([f"u{row % 12}" for row in range(120)], items, times=np.arange(120) // 36)
+    model = hand_made(data, history="orders", recency=0.5)
+    assert model.points.space.by_orders
+    found = BatchRecommender(model, BatchOptions(k=8)).frame(np.arange(12))
+    for user in data.users.series.to_list():
+        listed = found.filter(pl.col("user") == user)["item"].to_list()
+        assert listed == model.recommend(user=user, k=8).ids, user

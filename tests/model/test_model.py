@@ -337,10 +337,10 @@ def test_score_histories_wants_the_items_of_the_model() -> None:
         ({"history": ["i1"], "k": 0}, "k is 0: give a whole number"),
         ({"history": ["i1"], "k": 2.0}, r"k is 2\.0: give a whole number"),
         ({"history": ["i1"], "k": True}, "k is True: give a whole number"),
-        ({"history": ["i1"], "weights": [1, 2]}, "weights are not 1 positive numbers"),
-        ({"history": ["i1"], "weights": ["heavy"]}, "weights are not 1 positive numbers"),
-        ({"history": ["i1"], "weights": [0]}, "weights are not 1 positive numbers"),
-        ({"history": ["i1"], "weights": [np.nan]}, "weights are not 1 positive numbers"),
+        ({"history": ["i1"], "weights": [1, 2]}, "weights are not 1 numbers other than 0"),
+        ({"history": ["i1"], "weights": ["heavy"]}, "weights are not 1 numbers other than 0"),
+        ({"history": ["i1"], "weights": [0]}, "weights are not 1 numbers other than 0"),
+        ({"history": ["i1"], "weights": [np.nan]}, "weights are not 1 numbers other than 0"),
     ],
 )
 def test_questions_that_make_no_sense(arguments: dict[str, Any], message: str) -> None:

@@ -73,7 +73,7 @@ def test_what_has_no_point_is_named(data: Interactions) -> None:
     for given in ({}, {"users": ["u1"], "histories": [["i1"]]}, {"users": ["u1"], "weights": [[1.0]]}):
         with pytest.raises(InputError, match="give either histories, with weights if you like, or users"):
             model.query_points(**given)  # type: ignore[arg-type]
-    with pytest.raises(InputError, match="history 2 has no item that this model knows: leave it out"):
+    with pytest.raises(InputError, match="history 2 has nothing liked that this model knows: leave it out"):
         model.query_points(histories=[["i1"], ["gone"]])
     with pytest.raises(InputError, match="the user 'nobody' is not known to this model"):
         model.query_points(users=["nobody"])

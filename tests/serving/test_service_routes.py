@@ -112,7 +112,7 @@ def test_kinds_of_events_weigh_as_in_training(tmp_path: Path) -> None:
         assert [item["score"] for item in body["items"]] == pytest.approx(expected.scores.tolist())
         unknown = service.post("/v1/events", json={"user": "kim", "item": "i3", "kind": "gift"})
         assert unknown.status_code == 400
-        assert "send one of view, buy, or send a `weight`" in unknown.json()["detail"]
+        assert "send one of view, buy, dislike, or send a `weight`" in unknown.json()["detail"]
         both = service.post("/v1/events", json={"user": "kim", "item": "i3", "kind": "buy", "weight": 2})
         assert both.status_code == 400
     with service_here(store.url, event_weights={"gift": 2.0}) as service:

@@ -624,12 +624,12 @@ export interface components {
              */
             id: string | number | null;
             /**
-             * @description What happened. Its weight is that of the service, or else of the dataset of the version (`--event-weight`); a kind without a weight is refused.
+             * @description What happened. Its weight is that of the service, or else of the dataset of the version (`--event-weight`); a kind without a weight is refused. `dislike` has the weight -1, unless another one is set.
              * @default null
              */
             kind: string | null;
             /**
-             * @description The weight itself, instead of a kind; 1 if both are left out.
+             * @description The weight itself, instead of a kind; 1 if both are left out. A negative one is a dislike: lists turn away from the item, and do not contain it, until an event with a positive weight follows.
              * @default null
              */
             weight: number | null;
@@ -970,12 +970,12 @@ export interface components {
              */
             id: string | number | null;
             /**
-             * @description What happened. Its weight is that of the service, or else of the dataset of the version (`--event-weight`); a kind without a weight is refused.
+             * @description What happened. Its weight is that of the service, or else of the dataset of the version (`--event-weight`); a kind without a weight is refused. `dislike` has the weight -1, unless another one is set.
              * @default null
              */
             kind: string | null;
             /**
-             * @description The weight itself, instead of a kind; 1 if both are left out.
+             * @description The weight itself, instead of a kind; 1 if both are left out. A negative one is a dislike: lists turn away from the item, and do not contain it, until an event with a positive weight follows.
              * @default null
              */
             weight: number | null;

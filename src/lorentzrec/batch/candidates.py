@@ -25,9 +25,9 @@ def best_candidates(
     """(customers, k): the rows of the best items and their scores, best first, ties by row.
 
     Candidates are the items `found` for a customer, -1 where there are none, and those that memory and repeats boost.
-    `histories` has the history of each customer. Items of the history are not recommended if `exclude_seen`, and items
-    in `never` not at all. Row -1 and score -inf everywhere if fewer than `k` of the items `found` for a customer are
-    left.
+    `histories` has the history of each customer. Items of the history are not recommended if `exclude_seen`;
+    items in `never`, and those that the customer dislikes, not at all. Row -1 and score -inf everywhere if fewer than
+    `k` of the items `found` for a customer are left.
     """
     scorer, count = ranker.points.scorer, len(ranker.points)
     eligible = None if never is None else pack(~make_mask(never, count))
@@ -36,8 +36,8 @@ def best_candidates(
     for number, (query, candidates) in enumerate(zip(points, found, strict=True)):
         history = _history(histories, number)
         asked = Question(k, query, candidates=np.ascontiguousarray(candidates, np.int64), eligible=eligible)
-        if exclude_seen:
-            asked = asked._replace(excluded=np.ascontiguousarray(history.items, np.int64))
+        if len(excluded := history.items if exclude_seen else history.disliked):
+            asked = asked._replace(excluded=np.ascontiguousarray(excluded, np.int64))
         answer = scorer.rank(ranker.add_history(asked, history))
         if answer is not None:
             rows[number], scores[number] = answer.rows, answer.scores

@@ -46,7 +46,6 @@ from lorentzrec.points.index import (
 from lorentzrec.points.points import read_history
 from lorentzrec.points.ranking import INDEXED_SHARE
 from lorentzrec.points.reasons import Reason, strongest_reasons
-from lorentzrec.points.scoring import NO_ROWS
 
 if TYPE_CHECKING:
     import polars as pl
@@ -96,8 +95,11 @@ class BatchRecommender:
         self._lists: ListSearch | None = None
         self.histories, self.users = model.histories, model.users
         self._lengths = self.histories.lengths
-        self.customers = np.flatnonzero(self._lengths)
-        """Rows of the customers with events."""
+        liked = self._lengths
+        if self.histories.weights is not None:
+            liked = np.bincount(self.histories.user_rows[self.histories.weights > 0], minlength=len(self.users))
+        self.customers = np.flatnonzero(liked)
+        """Rows of the customers with events that are no dislikes."""
         self._seen_excluded = model.repeats is None if options.exclude_seen is None else options.exclude_seen
         self._never = _known_rows(model, options.exclude, "exclude")
         self._allowed = None if options.allow is None else _known_rows(model, options.allow, "allow")
@@ -262,8 +264,8 @@ class BatchRecommender:
         if points is not None:
             queries = self.model.points.space.precise(points[users])
         else:
-            queries = np.array([ranker.query(history.items, history.weights) for history in histories])
-        seen = [history.items if self._seen_excluded else NO_ROWS for history in histories]
+            queries = np.array([ranker.query(*history.for_query) for history in histories])
+        seen = [history.items if self._seen_excluded else history.disliked for history in histories]
         excluded = [np.concatenate([self._never, items]) for items in seen]
         return ranker.top_many(queries, self._count, excluded, self._allowed, options.threads, histories)
 
@@ -289,6 +291,7 @@ class BatchReport:
     users: int
     rows: int
     users_without_events: int
+    """Also those who have nothing but dislikes."""
     recall: float | None = None
     """Share of the true first k that customers get with the index, measured on some; None without an index."""
     parts_again: int = 0

@@ -27,6 +27,7 @@ from lorentzrec.ingest.storage import read_record, write_record
 from lorentzrec.model.artifact import load
 from lorentzrec.model.config import ResolvedConfig
 from lorentzrec.model.model import Model
+from lorentzrec.points.dislikes import find_taken_back
 from lorentzrec.serving.stores.catalogue import LiveItems
 from lorentzrec.serving.stores.histories import USUAL_HISTORY
 from lorentzrec.serving.stores.store import Store
@@ -176,8 +177,11 @@ def _read_histories(store: Store, items: Vocabulary) -> _Histories:
     ends = np.cumsum(np.bincount(owner, minlength=len(customers)))
     newest = np.arange(len(owner)) >= ends[owner] - USUAL_HISTORY
     known = newest & (row != UNKNOWN)
+    known[known] = ~find_taken_back(row[known], weight[known], owners=owner[known])
     lengths = np.bincount(owner[known], minlength=len(customers)).astype(np.int64)
-    return _Histories(customers, lengths, row[known], weight[known], moment[known], int((newest & ~known).sum()))
+    return _Histories(
+        customers, lengths, row[known], weight[known], moment[known], int((newest & (row == UNKNOWN)).sum())
+    )
 
 
 def _large_pages(store: Store) -> Any:

@@ -71,7 +71,7 @@ class Interactions:
     times: NDArray[np.int64] | NDArray[np.float64] | None = None
     """Unix seconds of each event, if known."""
     weights: NDArray[np.float32] | None = None
-    """Positive and finite; None if every event has weight 1."""
+    """Finite; None if every event has weight 1. A negative weight is a dislike, of which only recommendations know."""
     labels: Booleans | None = None
     """Which events are targets, such as purchases among views; None: all of them. Histories hold every event."""
     orders: NDArray[np.int32] | None = None
@@ -486,9 +486,9 @@ def _check_arrays(data: Interactions) -> None:
     for name, column in data.event_columns().items():
         if column.shape != rows.shape:
             raise InputError(f"{name} have the shape {list(column.shape)}: give one per event, {len(rows):,}")
-    if data.weights is not None and len(rows) and not (data.weights.min() > 0 and np.isfinite(data.weights.max())):
-        event = int((~((data.weights > 0) & np.isfinite(data.weights))).argmax())
-        raise InputError(f"the weight of event {event + 1} is {data.weights[event]}: weights are positive and finite")
+    if data.weights is not None and not (usable := (data.weights != 0) & np.isfinite(data.weights)).all():
+        event = int(usable.argmin())
+        raise InputError(f"the weight of event {event + 1} is {data.weights[event]}: weights are finite and not 0")
 
 
 def _tie_keys(events: pl.DataFrame, vocabularies: dict[str, Vocabulary], seed: int) -> dict[str, NDArray[np.int64]]:

@@ -151,7 +151,8 @@ class PrepareConfig:
         for event, weight in self.event_weights.items():
             if not (weight > 0 and math.isfinite(weight)):
                 raise ConfigError(
-                    f"the weight of {event!r} is {weight}: give a positive number, or leave the event out"
+                    f"the weight of {event!r} is {weight}: give a positive number, or leave the event out, as "
+                    "training does not learn from dislikes"
                 )
         for event in self.label_events or ():
             if self.event_weights and event not in self.event_weights:

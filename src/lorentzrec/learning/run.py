@@ -538,6 +538,10 @@ def _check_learnable(data: Interactions, config: ResolvedConfig) -> None:
     """Raise an error if there is nothing to learn from these data."""
     if len(data) == 0:
         raise InputError("there are no events to learn from: give at least one")
+    if data.weights is not None and data.weights.min() < 0:
+        raise InputError(
+            "there are events of negative weight, which are dislikes, and nothing is learned from them: leave them out"
+        )
     if len(data.items) < 2:
         raise InputError(
             f"there is only one item ({data.items.id(0)!r}), so there is nothing to rank: give at least two"

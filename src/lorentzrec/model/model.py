@@ -233,7 +233,8 @@ class Model:
         exclude_seen: do not recommend items of the history, or of the user's history in training. None: leave them out,
         unless the model has `repeats`, because customers buy again.
         allow: an allow-list; nothing else is recommended.
-        weights: a positive number for each event of `history`, as in training.
+        weights: a number for each event of `history`, as in training; a negative one is a dislike. It pushes the list
+        away from its item, which is not recommended either, unless a later event with the item has a positive weight.
         times: when each event of `history` was, as unix seconds or datetimes. Equal times form an order in a model of
         orders. With `repeats`, older events count less.
         context: items viewed just now; they count as the newest of the history, with weight 1.

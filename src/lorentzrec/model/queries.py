@@ -13,6 +13,7 @@ from lorentzrec.data.times import convert_to_seconds
 from lorentzrec.data.vocabulary import UNKNOWN, Id, Vocabulary
 from lorentzrec.errors import InputError
 from lorentzrec.geometry import FloatArray
+from lorentzrec.points.dislikes import settle
 from lorentzrec.points.fallbacks import Cause
 from lorentzrec.points.points import History, count_order_ages, read_history
 from lorentzrec.points.recommending import RowQuery
@@ -96,11 +97,11 @@ def query_points_of_histories(
     """The midpoints of histories."""
     points: list[FloatArray] = []
     for query in queries_of_histories(model, histories, weights, None):
-        known = query.history != UNKNOWN
-        if not known.any():
-            raise InputError(f"history {len(points) + 1} has no item that this model knows: leave it out")
-        columns = query.history, query.weights, query.order_ages
-        points.append(model.points.query(*(None if column is None else column[known] for column in columns)))  # type: ignore[arg-type]
+        history = History(query.history, query.weights, query.times, query.order_ages)
+        known = settle(history.where(query.history != UNKNOWN))
+        if not len(known.liked.items):
+            raise InputError(f"history {len(points) + 1} has nothing liked that this model knows: leave it out")
+        points.append(model.points.query(*known.for_query))
     return np.array(points).reshape(-1, model.item_points.shape[1])
 
 
@@ -180,8 +181,11 @@ def _checked_weights(weights: Iterable[float], rows: NDArray[np.int64]) -> NDArr
         checked = np.array(plain_list(weights, "weights"), np.float64)
     except (TypeError, ValueError):
         checked = np.full(1, np.nan)
-    if checked.shape != rows.shape or not ((checked > 0) & np.isfinite(checked)).all():
-        raise InputError(f"weights are not {len(rows)} positive numbers: give one for each event of the history")
+    if checked.shape != rows.shape or not ((checked != 0) & np.isfinite(checked)).all():
+        raise InputError(
+            f"weights are not {len(rows)} numbers other than 0: give one for each event of the history, a negative one "
+            "for a dislike"
+        )
     return checked
 
 

@@ -47,6 +47,7 @@ class Cause(Enum):
 
     EMPTY_HISTORY = FallbackKind.POPULAR, "the history is empty"
     UNKNOWN_HISTORY = FallbackKind.POPULAR, "none of the {total} history items is known"
+    ONLY_DISLIKES = FallbackKind.POPULAR, "the customer likes nothing of the history, and what they dislike is left out"
     UNTRAINED_USER = FallbackKind.POPULAR, "the user has no events in training"
     HISTORY_INSTEAD_OF_USER = FallbackKind.MIDPOINT, ""
     UNKNOWN_HISTORY_ITEMS = FallbackKind.PARTIAL, "{unknown} of {total} history items {are} unknown"

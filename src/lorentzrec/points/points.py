@@ -33,6 +33,7 @@ class History(NamedTuple):
     items: Rows
     """Oldest first."""
     weights: NDArray[Any] | None = None
+    """Negative for a dislike: see `lorentzrec.points.dislikes`."""
     times: NDArray[Any] | None = None
     """Unix seconds, for `Repeats`; NaN for an item that the customer looks at now and did not buy."""
     order_ages: NDArray[Any] | None = None
@@ -42,6 +43,16 @@ class History(NamedTuple):
     def for_query(self) -> tuple[Rows, NDArray[Any] | None, NDArray[Any] | None]:
         """What `Points.query` needs."""
         return self.items, self.weights, self.order_ages
+
+    @property
+    def liked(self) -> History:
+        """Without dislikes."""
+        return self if self.weights is None or (self.weights > 0).all() else self.where(self.weights > 0)
+
+    @property
+    def disliked(self) -> Rows:
+        """The items of the dislikes."""
+        return self.items[:0] if self.weights is None else self.items[self.weights < 0]
 
     def where(self, chosen: NDArray[np.bool_]) -> History:
         """The events where `chosen` is true."""
@@ -171,7 +182,8 @@ class Points:
     def query(
         self, history: Rows, event_weights: NDArray[Any] | None = None, order_ages: NDArray[Any] | None = None
     ) -> FloatArray:
-        """The query point of a history (rows, oldest first, at least one): its midpoint, weighted by recency."""
+        """The query point of a history (rows, oldest first, at least one that is liked): its midpoint, weighted by
+        recency."""
         weights = self.space.recency_weights(len(history), event_weights, order_ages)
         return self.space.midpoint(self.precise_histories(history), weights)
 
@@ -182,7 +194,8 @@ class Points:
         event_weights: NDArray[Any] | None = None,
         order_ages: NDArray[Any] | None = None,
     ) -> FloatArray:
-        """`query` for each of many histories, none empty: the g-th is `histories[offsets[g]:offsets[g + 1]]`."""
+        """`query` for each of many histories, each with something liked: the g-th is
+        `histories[offsets[g]:offsets[g + 1]]`."""
         found = np.empty((len(offsets) - 1, self.history_points.shape[1]))
         # Some histories at a time, because their points are copied in float64.
         for first, last in spans_within(np.diff(offsets), BLOCK_BYTES // (8 * found.shape[1])):
@@ -197,8 +210,13 @@ class Points:
                 weights *= event_weights[start:end]
             groups = offsets[first:last] - start
             points = self.precise_histories(histories[start:end])
-            sums = np.add.reduceat(weights[:, None] * points, groups, axis=0)
-            totals = np.add.reduceat(weights, groups)[:, None]
+            liked = np.maximum(weights, 0)
+            sums = np.add.reduceat(liked[:, None] * points, groups, axis=0)
+            totals = np.add.reduceat(liked, groups)[:, None]
+            if (weights < 0).any():
+                disliked = np.maximum(-weights, 0)
+                away = np.add.reduceat(disliked[:, None] * points, groups, axis=0)
+                sums, totals = self.space.push(sums, away, totals[:, 0], np.add.reduceat(disliked, groups))
             found[first:last] = self.space.midpoints_from_sums(sums, totals)
         return found
 

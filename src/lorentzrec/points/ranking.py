@@ -157,6 +157,7 @@ class Ranker:
         """
         if history is None or (self.memory is None and self.repeats is None):
             return None
+        history = history.liked
         if self.new is not None:
             history = history.where(history.items < len(self.points))
         if not len(history.items):
@@ -263,7 +264,12 @@ class Ranker:
         if asked.query is None:
             weights = self.points.space.recency_weights(len(history.items), history.weights, history.order_ages)
             items = np.ascontiguousarray(history.items, np.int64)
-            asked = asked._replace(history=items, weights=np.ascontiguousarray(weights, np.float64))
+            if len(history.disliked):
+                query = self.query(*history.for_query)
+                asked = asked._replace(query=np.ascontiguousarray(query, np.float64))
+            else:
+                asked = asked._replace(history=items, weights=np.ascontiguousarray(weights, np.float64))
+        history = history.liked
         if self.memory is None and self.repeats is None:
             return asked
         if self.new is not None:

@@ -15,6 +15,8 @@ With a memory, v has a boost b as well, of which the item has the share w_i B_iv
 by what points and memory add to the score of v: its difference to the score of c, if positive, and b. The kind of
 the reason is the larger of the two.
 
+What the customer dislikes is no reason: reasons compare what is liked.
+
 With a trend, an item that is more popular than usual is a reason for itself, with the share of the trend in the score.
 With repeats, an item that the customer bought before is a reason for itself, and the first one: repeats have a part of
 their own in the score.
@@ -127,10 +129,12 @@ def strongest_reasons(ranker: Ranker, history: History, recommended: Rows) -> li
 
 def find_shares(ranker: Ranker, given: History, recommended: Rows) -> Shares:
     """What the items of a history contribute to `recommended`."""
-    history, event_weights, times, order_ages = given
     centre, space = ranker.points.centre, ranker.points.space
+    shares_of_events = space.recency_weights(len(given.items), given.weights, given.order_ages)
+    liked = given.liked
+    history, times = liked.items, liked.times
     distinct, index = np.unique(history, return_inverse=True)
-    weights = np.bincount(index, space.recency_weights(len(history), event_weights, order_ages))
+    weights = np.bincount(index, shares_of_events if given.weights is None else shares_of_events[given.weights > 0])
     points = ranker.precise_histories(distinct)
     items = ranker.precise_items(recommended)
     towards = items - centre
@@ -170,7 +174,7 @@ def find_shares(ranker: Ranker, given: History, recommended: Rows) -> Shares:
     )
     by_points *= 1 - (part + own + trending)
     repeated = (recommended[:, None] == distinct) & (added > 0)
-    by_memory = part * _shares_of_memory(ranker, distinct, index, given, recommended)
+    by_memory = part * _shares_of_memory(ranker, distinct, index, liked, recommended)
     shares = by_points + by_memory + own * repeated
     return Shares(distinct, shares, by_memory > by_points, repeated, bought, trending[:, 0])
 

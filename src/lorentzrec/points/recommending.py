@@ -15,8 +15,9 @@ from numpy.typing import NDArray
 
 from lorentzrec.data.vocabulary import UNKNOWN
 from lorentzrec.geometry import FloatArray
+from lorentzrec.points.dislikes import settle
 from lorentzrec.points.diversity import diversify, pool_size
-from lorentzrec.points.fallbacks import Cause, Fallback, FallbackKind, history_fallbacks
+from lorentzrec.points.fallbacks import Cause, Fallback, FallbackKind, history_fallbacks, unknown_fallbacks
 from lorentzrec.points.points import History
 from lorentzrec.points.ranking import Ranker
 from lorentzrec.points.reasons import Contribution, strongest_reasons
@@ -36,7 +37,7 @@ class RowQuery(NamedTuple):
     history: Rows
     """The items they have interacted with, oldest first; `UNKNOWN` where an item has no row."""
     weights: NDArray[Any] | None = None
-    """A number for each event of the history, as in training."""
+    """A number for each event of the history, as in training; negative for a dislike."""
     times: NDArray[Any] | None = None
     """See `History.times`."""
     order_ages: NDArray[Any] | None = None
@@ -194,18 +195,22 @@ def _prepare(ranker: Ranker, query: RowQuery, options: RowOptions) -> _Prepared:
     unknown = total - int(np.count_nonzero(known))
     if unknown:
         history = history.where(known)
-    excluded, seen = options.excluded, history.items
+    history = settle(history)
+    excluded, disliked, seen = options.excluded, history.disliked, history.liked.items
     if options.exclude_seen is False:
         seen = NO_ROWS
     elif options.exclude_seen is None and ranker.repeats is not None:
-        seen = NO_ROWS if history.times is None else seen[np.isnan(history.times)]
-    if len(seen):
-        excluded = np.concatenate([excluded, seen]) if len(excluded) else seen
+        seen = NO_ROWS if history.times is None else history.items[np.isnan(history.times)]
+    never = [part for part in (excluded, seen, disliked) if len(part)]
+    excluded = np.concatenate(never) if len(never) > 1 else never[0] if never else NO_ROWS
     if query.point is not None:
         return _Prepared(history, query.point, excluded, options.fallbacks)
     fallbacks: tuple[Fallback, ...] = (Fallback(query.empty),)
     if total:
         fallbacks = history_fallbacks(total, unknown, midpoint=options.with_user_points, id_type=options.id_type)
+    if len(disliked) and len(disliked) == len(history.items):
+        history = History(NO_ROWS)
+        fallbacks = (Fallback(Cause.ONLY_DISLIKES), *unknown_fallbacks(Cause.UNKNOWN_HISTORY_ITEMS, query.history))
     if (trend := ranker.points.trend) is not None:
         fallbacks = tuple(
             replace(one, days=trend.days) if one.kind is FallbackKind.POPULAR else one for one in fallbacks

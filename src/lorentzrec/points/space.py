@@ -10,6 +10,8 @@ from numpy.typing import NDArray
 from lorentzrec.geometry import FloatArray, euclidean, hyperboloid
 from lorentzrec.geometry.hyperboloid import squared_lorentzian_distance
 from lorentzrec.geometry.midpoint import einstein_midpoint, normalise_sum
+from lorentzrec.geometry.repulsion import find_flat_share, find_share
+from lorentzrec.geometry.sums import weighted_sum
 
 Geometry: TypeAlias = Literal["hyperboloid", "euclidean"]
 Score: TypeAlias = Literal["inner", "distance"]
@@ -43,12 +45,30 @@ class Space(NamedTuple):
         return hyperboloid.distance(point, points) if self.hyperbolic else euclidean.distance(point, points)
 
     def midpoint(self, points: FloatArray, weights: FloatArray | None = None) -> FloatArray:
-        """Hyperboloid: the Einstein midpoint, S / sqrt(-<S, S>) with S = sum_i w_i x_i. Euclidean: the mean."""
+        """Hyperboloid: the Einstein midpoint, S / sqrt(-<S, S>) with S = sum_i w_i x_i. Euclidean: the mean.
+
+        Negative weights are of dislikes, which push it away. At least one weight is positive.
+        """
+        if weights is not None and (weights < 0).any():
+            liked, disliked = np.maximum(weights, 0), np.maximum(-weights, 0)
+            sums = weighted_sum(points, liked), weighted_sum(points, disliked)
+            return self.midpoints_from_sums(*self.push(*sums, liked.sum(axis=-1), disliked.sum(axis=-1)))
         return einstein_midpoint(points, weights) if self.hyperbolic else euclidean.midpoint(points, weights)
 
     def midpoints_from_sums(self, sums: FloatArray, weights: Any) -> FloatArray:
         """Midpoints from weighted sums of points; `weights` are the sums of the weights."""
         return normalise_sum(sums) if self.hyperbolic else sums / weights
+
+    def push(
+        self, liked: FloatArray, disliked: FloatArray, liked_weights: FloatArray, disliked_weights: FloatArray
+    ) -> tuple[FloatArray, FloatArray]:
+        """Sums of what is liked and of what is disliked as one sum, and its weight: see `geometry.repulsion`.
+
+        The weights are the sums of the weights, one per sum.
+        """
+        flat = not self.hyperbolic
+        shares = find_flat_share(liked_weights, disliked_weights) if flat else find_share(liked, disliked)
+        return liked - shares[..., None] * disliked, (liked_weights - shares * disliked_weights)[..., None]
 
     def recency_weights(
         self, count: int, event_weights: NDArray[Any] | None = None, order_ages: NDArray[Any] | None = None

@@ -124,7 +124,7 @@ class ServiceSettings:
     Change it to 0.01 under heavy traffic: a line takes as long as ranking a request.
     """
     event_weights: Mapping[str, float] = field(default_factory=dict)
-    """Kind of event -> weight; if empty, those of the dataset of the version.
+    """Kind of event -> weight, negative for a dislike; if empty, those of the dataset of the version.
 
     Change it if the dataset was prepared without weights, or they should differ in the service.
     """
@@ -207,8 +207,10 @@ class ServiceSettings:
                 "gateway checks who may read and write"
             )
         for kind, weight in self.event_weights.items():
-            if not (weight > 0 and math.isfinite(weight)):
-                raise ConfigError(f"the weight of {kind!r} is {weight}: give a positive number")
+            if not (weight != 0 and math.isfinite(weight)):
+                raise ConfigError(
+                    f"the weight of {kind!r} is {weight}: give a positive number, or a negative one for dislikes"
+                )
         for host in self.allowed_hosts:
             if host != "*" and not HOST_NAME.fullmatch(host):
                 raise ConfigError(f"{host!r} is not a host name: give one like shop.example, without http:// and port")

@@ -42,7 +42,15 @@ IMAGE_PATTERN = "^[Hh][Tt][Tt][Pp][Ss]?://[^\\u0000-\\u0020\\u007f-\\u009f]+(?!\
 """Pages show images, so that other addresses, such as `javascript:`, could do harm."""
 
 Kind: TypeAlias = Annotated[str, Meta(min_length=1, max_length=64, description="view, add-to-bag, buy, ...")]
-Weight: TypeAlias = Annotated[float, Meta(gt=0, le=1e6, description="The weight of the event in the history.")]
+Weight: TypeAlias = Annotated[
+    float,
+    Meta(
+        ge=-1e6,
+        le=1e6,
+        description="The weight of the event in the history; negative for a dislike, and not 0.",
+        extra_json_schema={"not": {"const": 0}},
+    ),
+]
 Time: TypeAlias = (
     Annotated[float, Meta(ge=0, description="Seconds since 1970, at most a day ahead of now.")]
     | Annotated[datetime, Meta(tz=True, description="RFC 3339, such as 2024-05-13T10:00:00Z, in the same range.")]
@@ -121,9 +129,10 @@ class EventDetails(Struct, frozen=True, forbid_unknown_fields=True):
     out, the id is derived from item and time; without a time it is new for every event."""
     kind: Kind | None = None
     """What happened. Its weight is that of the service, or else of the dataset of the version (`--event-weight`); a
-    kind without a weight is refused."""
+    kind without a weight is refused. `dislike` has the weight -1, unless another one is set."""
     weight: Weight | None = None
-    """The weight itself, instead of a kind; 1 if both are left out."""
+    """The weight itself, instead of a kind; 1 if both are left out. A negative one is a dislike: lists turn away from
+    the item, and do not contain it, until an event with a positive weight follows."""
 
 
 class NewEvent(EventDetails, frozen=True, kw_only=True):
@@ -135,6 +144,8 @@ class NewEvent(EventDetails, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         if self.kind is not None and self.weight is not None:
             raise ValueError(f"the event on {str(self.item)!r} has a kind and a weight: send one of them")
+        if self.weight == 0:
+            raise ValueError(f"the event on {str(self.item)!r} has the weight 0: send a positive or a negative number")
         if self.seconds is not None and not 0 <= self.seconds <= time.time() + SECONDS_AHEAD:
             unit = "in seconds, not milliseconds, " if self.seconds > MILLISECONDS else ""
             raise ValueError(

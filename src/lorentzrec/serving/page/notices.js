@@ -2,7 +2,7 @@
 
 /** What each of `fallback_kinds` means for the reader. @type {Record<string, string>} */
 const FALLBACKS = {
-  popular: "The history is empty or unknown: these are the most popular items.",
+  popular: "Nothing of the history is known and liked: these are the most popular items.",
   midpoint: "This model has a point per customer; the midpoint of the history is used instead.",
   partial: "Unknown items of the history are left out.",
   allowed: "Unknown items of the allow-list are left out.",

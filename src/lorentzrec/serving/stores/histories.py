@@ -14,6 +14,8 @@ from lorentzrec.errors import InputError
 from lorentzrec.serving.stores.ids import check_ids, make_key
 from lorentzrec.serving.stores.snapshot import Pruned
 
+DISLIKE, DISLIKE_WEIGHT = "dislike", -1.0
+"""The kind of events that need no weight of their own, and the weight that they have."""
 USUAL_HISTORY = 1000
 """Events that `Store.history` returns by default."""
 
@@ -32,7 +34,7 @@ class Event:
     """Seconds since 1970."""
     id: str
     weight: float = 1.0
-    """The weight of the event in the history, as in training; positive."""
+    """The weight of the event in the history, as in training; negative for a dislike."""
 
 
 @dataclass(frozen=True)
@@ -128,8 +130,11 @@ def check_events(events: Sequence[Event]) -> None:
     for event in events:
         if not math.isfinite(event.time):
             raise InputError(f"event {event.id!r} of user {event.user!r} has time {event.time}: give unix seconds")
-        if not (math.isfinite(event.weight) and event.weight > 0):
-            raise InputError(f"event {event.id!r} of user {event.user!r} has weight {event.weight}: give one above 0")
+        if not (math.isfinite(event.weight) and event.weight != 0):
+            raise InputError(
+                f"event {event.id!r} of user {event.user!r} has weight {event.weight}: give a positive number, or a "
+                "negative one for a dislike"
+            )
 
 
 def sort_batch(events: Iterable[Event]) -> list[Event]:

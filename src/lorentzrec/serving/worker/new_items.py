@@ -146,7 +146,7 @@ def _collect_histories(
             events = [
                 (row if event.item == item.id else rows[event.item], event.weight, event.time)
                 for event in histories.get(user, ())
-                if event.item == item.id or rows[event.item] != UNKNOWN
+                if event.weight > 0 and (event.item == item.id or rows[event.item] != UNKNOWN)
             ]
             if events and all(other != row for other, _, _ in events):
                 events.append((row, 1.0, math.inf))  # it is not among the newest events, of which the history consists

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 from lorentzrec.errors import ArtifactError, InputError, LorentzrecError, StoreUnavailable
 from lorentzrec.serving.settings import ServiceSettings
 from lorentzrec.serving.stores.activations import MAIN, Arms, choose_arm
+from lorentzrec.serving.stores.histories import DISLIKE, DISLIKE_WEIGHT
 from lorentzrec.serving.stores.versions import State
 from lorentzrec.serving.versions.version import Version, drop_copies, open_version
 from lorentzrec.serving.worker.guarded_store import STORE_UNAVAILABLE, GuardedStore
@@ -178,8 +179,9 @@ class VersionWatcher:
         return None if version is None else version.name
 
     def event_weights(self, version: Version | None) -> Mapping[str, float]:
-        """Weights of the kinds of events: of the service, or else of the version; empty if all are equal."""
-        return self._settings.event_weights or ({} if version is None else version.event_weights)
+        """Weights of the kinds of events: of the service, or else of the version; and that of a dislike."""
+        own = self._settings.event_weights or ({} if version is None else version.event_weights)
+        return {**own, DISLIKE: own.get(DISLIKE, DISLIKE_WEIGHT)}
 
     @property
     def warnings(self) -> list[str]:

@@ -23,7 +23,7 @@ from lorentzrec.serving.http.messages import (
 )
 from lorentzrec.serving.http.problems import READING, WITH_BODY, NotReady
 from lorentzrec.serving.http.requests import COSTLY, StrictRequest, TheWorker, UserInPath, Worker, decode_id
-from lorentzrec.serving.stores.histories import Event, derive_event_id
+from lorentzrec.serving.stores.histories import DISLIKE, Event, derive_event_id
 from lorentzrec.serving.stores.store import Store
 from lorentzrec.serving.versions.version import Version
 from lorentzrec.serving.worker.event_writer import find_deadline
@@ -83,7 +83,7 @@ def check_events(data: EventsRequest, worker: Worker) -> CheckedEvents:
     """The events of a request as they are stored. `InputError` if they cannot be."""
     sent, now, version = data.all(), time.time(), worker.versions.version
     weights = worker.versions.event_weights(version)
-    if not weights and version is None and any(event.kind is not None for event in sent):
+    if version is None and any(event.kind is not None and event.kind not in weights for event in sent):
         raise NotReady("there is no version yet, whose dataset has the weights of kinds: try again, or send a weight")
     events = [_to_event(event, now + index * STEP_SECONDS, weights) for index, event in enumerate(sent)]
     if version is None:
@@ -95,9 +95,9 @@ def check_events(data: EventsRequest, worker: Worker) -> CheckedEvents:
 
 
 def _note_customers(worker: Worker, events: Sequence[Event], seconds: float) -> None:
-    """Events of enough customers with an item that the version does not contain place the item."""
+    """Events of enough customers with an item that the version does not contain place the item; dislikes do not."""
     new_items = worker.versions.new_items
-    customers = new_items.missing_customers((event.item, event.user) for event in events)
+    customers = new_items.missing_customers((event.item, event.user) for event in events if event.weight > 0)
     if customers:
         _, left_out = worker.store.call(
             lambda store: store.note_customers(customers, limit=new_items.limit), writes=True, seconds=seconds
@@ -114,7 +114,7 @@ def _to_event(event: NewEvent, now: float, weights: Mapping[str, float]) -> Even
     if event.kind is not None:
         if event.kind not in weights:
             configure = "start the service with --event-weight KIND=WEIGHT, or publish a dataset prepared with it"
-            known = f"send one of {', '.join(weights)}" if weights else configure
+            known = f"send one of {', '.join(weights)}" if weights.keys() - {DISLIKE} else configure
             raise InputError(f"events of the kind {event.kind!r} have no weight here: {known}, or send a `weight`")
         weight = weights[event.kind]
     return Event(str(event.user), item, now if event.seconds is None else event.seconds, id, weight)

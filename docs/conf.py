@@ -22,6 +22,7 @@ html_theme = "furo"
 html_title = f"lorentzrec {version}"
 html_static_path = ["static"]
 html_css_files = ["site.css"]
+html_js_files = ["copy.js"]
 html_favicon = "static/favicon.svg"
 exclude_patterns = ["images"]
 autodoc_member_order = "bysource"

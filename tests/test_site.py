@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 import sys
@@ -83,6 +84,21 @@ def test_the_guide_is_short() -> None:
     pages = pages_of_the_guide()
     assert 10 <= len(pages) <= 16
     assert sum(len(page.read_text().split()) for page in pages) <= 20_000
+
+
+@pytest.mark.parametrize(("query", "page"), [("custom loss", "extend"), ("latex", "extend"), ("wandb", "extend")])
+def test_search_finds(site: Path, query: str, page: str) -> None:
+    """Every word of the query is in the index of the page."""
+    index = json.loads((site / "searchindex.js").read_text().partition("Search.setIndex(")[2].rpartition(")")[0])
+    number = index["docnames"].index(page)
+    for word in query.split():
+        found = [index[kind].get(word, []) for kind in ("terms", "titleterms")]
+        assert any(number in (one if isinstance(one, list) else [one]) for one in found), word
+
+
+def test_blocks_of_code_have_a_button(site: Path) -> None:
+    assert 'src="_static/copy.js' in (site / "quickstart.html").read_text()
+    assert (site / "_static" / "copy.js").is_file()
 
 
 def test_the_notebooks_are_part_of_the_site(site: Path) -> None:

@@ -35,11 +35,12 @@ from lorentzrec.keras import (
     load_model,
 )
 from lorentzrec.keras.backend import value_and_gradients
-from lorentzrec.keras.blocks import Blocks
+from lorentzrec.keras.blocks import Blocks, find_neighbours
 from lorentzrec.keras.losses import RankingLoss
-from lorentzrec.keras.points import distances, gaps, midpoints, midpoints_before, pair_gaps, products
+from lorentzrec.keras.points import Places, distances, gaps, midpoints, midpoints_before, pair_gaps, products
 from lorentzrec.keras.training import train
-from lorentzrec.learning.epochs import cut_blocks, epoch_key, shuffle_learners
+from lorentzrec.learning import recency_choice
+from lorentzrec.learning.epochs import cut_blocks, epoch_key, find_learners, shuffle_learners
 from lorentzrec.learning.tables import BLOCK_ROWS, FOLDED_BLOCK_ROWS, convert_events, convert_settings, make_table
 from lorentzrec.model.config import ResolvedConfig
 from lorentzrec.model.notes import NoteKind
@@ -66,9 +67,18 @@ def small_shop(*, times: bool = True, seed: int = 0) -> Interactions:
 
 
 def few_events(history: str) -> Interactions:
-    """Four customers in one block, none with an item twice."""
+    """Four customers in one block, none with an item twice; one of them has a single order."""
     users, items = [0, 0, 1, 1, 1, 2, 2, 3, 3, 3], [0, 1, 2, 3, 4, 5, 6, 6, 1, 3]
-    return Interactions.from_pairs(users, items, np.arange(10) if history == "causal" else None)
+    times = {"causal": range(10), "orders": [0, 1, 0, 0, 1, 5, 5, 0, 1, 1], "folds": None}
+    return Interactions.from_pairs(users, items, times[history])
+
+
+def orders_shop() -> Interactions:
+    """Orders of up to three items, with weights, and labels for two of three events."""
+    random = np.random.default_rng(3)
+    users, items, times = random.integers(0, 80, 1600), random.zipf(1.5, 1600) % 90, random.integers(0, 12, 1600)
+    weights, labels = random.uniform(0.5, 2, 1600), np.arange(1600) % 3 > 0
+    return Interactions.from_pairs(users, items, times, weights=weights, labels=labels)
 
 
 # --- against the references
@@ -79,11 +89,13 @@ def few_events(history: str) -> Interactions:
 def test_a_step_is_that_of_the_reference(radius: float, optimiser: str) -> None:
     """Every loss, score and kind of history: to 1e-5 up to radius 1, and beyond within the kernels' own tolerances."""
     rate = 0.02
-    for loss, score, history in product(("bpr", "wmrb", "softmax"), ("inner", "distance"), ("causal", "folds")):
-        data = few_events(history)
+    for loss, score, history in product(
+        ("bpr", "wmrb", "softmax"), ("inner", "distance"), ("causal", "orders", "folds")
+    ):
+        data, recency = few_events(history), 1.0 if history == "folds" else 0.7
         options = {"loss": loss, "score": score, "history": history, "optimiser": optimiser, "learning_rate": rate}
         config = TrainingConfig.from_mapping(
-            options | {"dimension": 15, "recency": 1.0, "scale": 1.0, "negative_count": 3, "blocks_per_step": 1}
+            options | {"dimension": 15, "recency": recency, "scale": 1.0, "negative_count": 3, "blocks_per_step": 1}
         ).resolve_for(data)
         items = around(radius, ITEMS, 15, seed=3).astype(np.float32)
         histories = around(radius, ITEMS, 15, seed=5).astype(np.float32)
@@ -119,9 +131,10 @@ def reference_step(
     ]
     for table, space in zip(wide, spaces, strict=False):
         table.points[:, : space.shape[1] + 1] = hyperboloid.lift(space.astype(np.float64))
-    order = shuffle_learners(np.arange(len(data.users)), config.seed, 1)
-    bounds = cut_blocks(data.lengths[order], BLOCK_ROWS if config.history == "causal" else FOLDED_BLOCK_ROWS)
-    events, chosen = convert_events(data, config.model), convert_settings(config, config.learning_rate)
+    order = shuffle_learners(find_learners(data, config)[1], config.seed, 1)
+    bounds = cut_blocks(data.lengths[order], FOLDED_BLOCK_ROWS if config.history == "folds" else BLOCK_ROWS)
+    events = convert_events(data, config.model, orders=config.history == "orders")
+    chosen = convert_settings(config, config.learning_rate)
     key, counters = int(epoch_key(config.seed, 1)), np.zeros(5, np.int64)
     block = reference.asymmetric_gradients(0, order, bounds, events, wide[-1], wide[0], chosen, key, counters)
     loss = reference.apply_gradients([block])
@@ -129,15 +142,18 @@ def reference_step(
 
 
 @pytest.mark.parametrize("radius", [0.0, 1.0, 4.0, 8.0])
-@pytest.mark.parametrize("name", ["gaps", "pair_gaps", "products", "distances", "midpoints", "before"])
+@pytest.mark.parametrize("name", ["gaps", "pair_gaps", "products", "distances", "midpoints", "before", "before_orders"])
 def test_gradients_are_differences_of_values(name: str, radius: float) -> None:
     """Against differences in float64, along random directions."""
     left, right = (around(radius, 5, 6, seed).astype(np.float32) for seed in (1, 2))
     weights = np.random.default_rng(3).uniform(0.1, 1, (3, 5)).astype(np.float32)
     # two histories, of three events and of two; before the first event of each there is nothing
-    steps, later = np.array([0, 1, 2, 0, 1], np.int32), np.array([1, 2, 4])
+    steps = np.array([0, 1, 2, 0, 1], np.int32)
     age = np.array([[0, -1, -1, -1, -1], [1, 0, -1, -1, -1], [-1, -1, -1, 0, -1]])
-    shares = np.where(age >= 0, 0.7**age * weights[0], 0)
+    # the first two events are one order
+    age_of_order = np.array([[0, 0, -1, -1, -1], [-1, -1, -1, 0, -1]])
+    shares, shares_of_orders = (np.where(ages >= 0, 0.7**ages * weights[0], 0) for ages in (age, age_of_order))
+    of_events, of_orders = places_of(steps, steps), places_of(steps, np.array([0, 0, 1, 0, 1], np.int32))
     # coordinates of far points are multiplied with large numbers: directions across them and along them are separate
     cases: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {
         "gaps": (lambda u: gaps(u, right), lambda u: -_products(u, right) - 1),
@@ -147,9 +163,15 @@ def test_gradients_are_differences_of_values(name: str, radius: float) -> None:
         "midpoints": (lambda u: midpoints(weights, u), lambda u: _midpoints(weights, u)),
         "before": (
             lambda u: ops.take(
-                midpoints_before(u, ops.convert_to_tensor(weights[0]), ops.convert_to_tensor(steps), 0.7), later, axis=0
+                midpoints_before(u, ops.convert_to_tensor(weights[0]), of_events, 0.7), np.array([1, 2, 4]), axis=0
             ),
             lambda u: _midpoints(shares, u),
+        ),
+        "before_orders": (
+            lambda u: ops.take(
+                midpoints_before(u, ops.convert_to_tensor(weights[0]), of_orders, 0.7), np.array([2, 4]), axis=0
+            ),
+            lambda u: _midpoints(shares_of_orders, u),
         ),
     }
     ours, exact = cases[name]
@@ -168,6 +190,11 @@ def test_gradients_are_differences_of_values(name: str, radius: float) -> None:
         assert (gradient * away).sum() == pytest.approx(
             difference, rel=1e-3, abs=size * (1e-5 + 16 * ROUNDING * time**2)
         )
+
+
+def places_of(steps: NDArray[np.int32], orders: NDArray[np.int32]) -> Places:
+    neighbours = find_neighbours(np.cumsum(steps == 0), orders)
+    return Places(*map(ops.convert_to_tensor, (steps, orders, *neighbours.values())))
 
 
 def _products(u: FloatArray, v: FloatArray) -> FloatArray:
@@ -191,6 +218,26 @@ def test_epochs_are_those_of_the_local_engine(times: bool) -> None:
     assert found.notes == expected.notes
     np.testing.assert_allclose(found.item_points, expected.item_points, atol=2e-3)
     np.testing.assert_allclose(found.history_points, expected.history_points, atol=2e-3)
+
+
+def test_orders_are_learned_as_by_the_local_engine(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Recency, memory, repeats and trend are chosen alike, and held-out orders are learned last."""
+    monkeypatch.setattr(recency_choice, "FEWEST_CUSTOMERS", 5)
+    data, config = orders_shop(), TrainingConfig(dimension=6, epochs=4, negative_count=20, memory="auto")
+    expected = lorentzrec.train(data, config.replace(blocks_per_step=1), progress=False)
+    model = MidpointModel(config)
+    model.fit(data, verbose=0)
+    before = model.points()
+    found = model.to_model()
+    assert [one.loss for one in found.record] == pytest.approx([one.loss for one in expected.record], rel=1e-4)
+    kinds = [note.kind for note in found.note_records]
+    assert kinds == [note.kind for note in expected.note_records]
+    assert {NoteKind.ORDERS, NoteKind.NEWEST_LEARNED} <= {*kinds}
+    assert found.config == replace(expected.config, threads=found.config.threads)
+    np.testing.assert_allclose(found.item_points, expected.item_points, atol=2e-3)
+    np.testing.assert_allclose(found.history_points, expected.history_points, atol=2e-3)
+    assert np.abs(before[0] - found.item_points[:, 1:]).max() > 0.01
+    np.testing.assert_array_equal(model.points(), before)  # the model of Keras stays as it was fitted
 
 
 def test_customers_without_a_valid_negative_are_noted_as_by_the_local_engine() -> None:

@@ -169,12 +169,10 @@ def test_whole_orders_are_held_out() -> None:
         assert run.held_out.history(customer).tolist() == whole.tolist()
 
 
-def test_another_engine_does_not_learn_from_orders() -> None:
+def test_another_engine_learns_from_orders() -> None:
     run = TrainingRun(shop(), quick(), make_runner=EpochRunner)
-    assert run.config.history == "causal"
-    assert NoteKind.ORDERS_NOT_USED in kinds(run)
-    with pytest.raises(ConfigError, match="only the local engine learns from orders"):
-        TrainingRun(shop(), quick(history="orders"), make_runner=EpochRunner)
+    assert run.config.history == "orders"
+    assert NoteKind.ORDERS in kinds(run)
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ import pytest
 
 from lorentzrec import Interactions, Model, TrainingConfig, train
 from lorentzrec.errors import ConfigError, InputError, LorentzrecError, StopTraining
+from lorentzrec.learning import recency_choice
 from lorentzrec.learning.checkpoint import Checkpoint
 from lorentzrec.model.notes import NoteKind
 from lorentzrec.spark import recommend_all, tables, tasks
@@ -71,6 +72,39 @@ def test_weights_labels_and_a_validation_part_reach_the_workers(tmp_path: Path) 
     parts = events.split("leave_last_two")
     save_dataset(dict(zip(("train", "validation", "test"), parts, strict=True)), tmp_path / "shop")
     assert_same(learn(tmp_path, rounds=2), train(parts[0], CONFIG, validation=parts[1]))
+
+
+def shop_of_orders(**columns: Any) -> Interactions:
+    """Orders of up to some items, by number or by time, with weights and labels."""
+    random = np.random.default_rng(2)
+    users, times = random.integers(0, 150, 3000), random.integers(0, 12, 3000)
+    weights, labels = random.random(3000) + 0.5, random.random(3000) < 0.8
+    columns = {"weights": weights, "labels": labels} | columns
+    if columns.pop("numbered", False):  # orders whose times overlap
+        columns["orders"] = users * 100 + times // 2
+    return Interactions.from_pairs(users, random.zipf(1.5, 3000) % 90, times, **columns)
+
+
+@pytest.mark.parametrize("numbered", [False, True])
+def test_orders_reach_the_workers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, numbered: bool) -> None:
+    """Recency is chosen, newest orders are held out and learned last: the points are those of local training."""
+    monkeypatch.setattr(recency_choice, "FEWEST_CUSTOMERS", 5)
+    data, config = shop_of_orders(numbered=numbered), CONFIG.replace(epochs=4, validation=0, memory="auto")
+    theirs = train(data, config, progress=False)
+    assert theirs.config.history == "orders"
+    save_dataset(data, tmp_path / "shop")
+    ours = learn(tmp_path, config=config, rounds=2)
+    assert_same(ours, theirs)
+    assert ours.config == theirs.config
+    assert ours.notes == theirs.notes
+    assert NoteKind.NEWEST_LEARNED in {note.kind for note in ours.note_records}
+
+
+def test_a_validation_part_of_orders(tmp_path: Path) -> None:
+    data = shop_of_orders()
+    validated = CONFIG.replace(validation=0.3, memory="none", recency=0.9)
+    save_dataset(data, tmp_path / "shop")
+    assert_same(learn(tmp_path, config=validated), train(data, validated, progress=False))
 
 
 def test_several_workers_learn_and_several_ranges_are_merged_alike(

@@ -27,8 +27,10 @@ class Blocks(keras.utils.PyDataset):  # type: ignore[misc]
     item_rows, history_rows: distinct rows of the two tables (only item_rows if they are one), padded with a spare row
     events: indices of the events in the history table's rows, with event_owners, event_weights, and event_steps: their
     numbers in a history, or with folds their folds
-    targets: indices in item_rows, with target_weights (0: none). With causal histories, target i is event i, and its
-    query is the midpoint of the events before it
+    event_orders: the number of an event's order in its history; where orders are not used, every event is an order.
+    event_before, event_after: the last event of the order before, and the first of the order after; 0 if there is none
+    targets: indices in item_rows, with target_weights (0: none). Without folds, target i is event i, and its query is
+    the midpoint of the orders before it
     query_owners, query_folds, target_queries: with folds, a query is the midpoint of its owner's events outside a fold
     negatives: indices in item_rows; seen: (owners, negatives), those that an owner has interacted with
 
@@ -86,7 +88,9 @@ class Blocks(keras.utils.PyDataset):  # type: ignore[misc]
                 "target_queries": make_offsets(fold_counts)[owners] + steps,
             }
         else:
-            predicted &= steps > 0
+            orders = data.order_positions[events] if config.history == "orders" else steps
+            predicted &= orders > 0
+            queries = {"event_orders": orders} | find_neighbours(owners, orders)
         negatives = self._epochs.draw_negatives(epoch, int(customers[0]))
         by_row = np.argsort(negatives)
         indices = np.minimum(np.searchsorted(negatives, items, sorter=by_row), len(negatives) - 1)
@@ -124,6 +128,8 @@ class Blocks(keras.utils.PyDataset):  # type: ignore[misc]
             rows["query_owners"] = _fill(block["query_owners"], queries, -2)
             rows["query_folds"] = _fill(block["query_folds"], queries)
             rows["target_queries"] = _fill(block["target_queries"], size)
+        else:
+            rows |= {name: _fill(block[name], size) for name in ("event_orders", "event_before", "event_after")}
         return rows | {
             "events": _fill(events, size),
             "event_owners": _fill(block["event_owners"], size, -1),
@@ -134,6 +140,18 @@ class Blocks(keras.utils.PyDataset):  # type: ignore[misc]
             "negatives": indices[: len(negatives)].astype(np.int32),
             "seen": np.pad(block["seen"], ((0, size // 2 - len(block["seen"])), (0, 0))),
         }
+
+
+def find_neighbours(owners: NDArray[Any], orders: NDArray[Any]) -> Batch:
+    """For each event, the last event of the order before its own, and the first event of the order after; 0 if there
+    is none. The events of an order follow one another."""
+    count = len(owners)
+    starts = np.flatnonzero((np.diff(owners, prepend=-1) != 0) | (np.diff(orders, prepend=-1) != 0))
+    numbers = np.repeat(np.arange(len(starts)), np.diff(starts, append=count))
+    before, after = starts - 1, np.append(starts[1:], 0)
+    before[orders[starts] == 0] = 0
+    after[orders[after] == 0] = 0
+    return {"event_before": before[numbers], "event_after": after[numbers]}
 
 
 def rounded(count: int, least: int) -> int:

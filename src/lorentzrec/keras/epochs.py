@@ -31,20 +31,26 @@ class EpochCallback(keras.callbacks.Callback):  # type: ignore[misc]
 
     run: validates each epoch and gets its record.
     advance: called now and then with the positives done and their summed loss.
+    rate: the learning rate of all epochs. None takes that of each epoch from the config.
     """
 
     def __init__(
-        self, blocks: Blocks, run: TrainingRun | None = None, advance: Callable[[int, float], None] | None = None
+        self,
+        blocks: Blocks,
+        run: TrainingRun | None = None,
+        advance: Callable[[int, float], None] | None = None,
+        rate: float | None = None,
     ) -> None:
         super().__init__()
-        self.blocks, self.run, self.advance = blocks, run, advance
+        self.blocks, self.run, self.advance, self.rate = blocks, run, advance, rate
         self.record: EpochRecord | None = None
 
     def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
         self.blocks.epoch = epoch + 1
         config, optimizer = self.blocks.config, self.model.optimizer
         if self.model.follows_config:
-            optimizer.learning_rate = config.rate_in(min(epoch + 1, config.epochs))
+            of_epoch = config.rate_in(min(epoch + 1, config.epochs))
+            optimizer.learning_rate = of_epoch if self.rate is None else self.rate
         self.positives, self.reported = self.blocks.positives_of_blocks(), (0, 0.0)
         self.counts = _count_short_steps(optimizer)
         self.started = time.perf_counter()
@@ -92,8 +98,12 @@ class KerasRunner(Runner):
         self._tables = [items] if histories is items else [items, histories]
         self._data = data
         self._blocks: Blocks | None = None
+        self._epochs = 0
         if model.build_for(config, len(data.items)):
             self.read_tables()
+
+    def for_events(self, data: Interactions) -> KerasRunner:
+        return KerasRunner(self.model, data, self.config, self._tables[-1], self._tables[0])
 
     def read_tables(self) -> None:
         """Set the points of the model, and the sums of its optimiser, to those of the tables."""
@@ -115,9 +125,12 @@ class KerasRunner(Runner):
         self, epoch: int, learning_rate: float, advance: Callable[[int, float], None], cancelled: threading.Event
     ) -> EpochResult:
         """Run one epoch, as `EpochRunner.run` does."""
-        blocks = self._blocks = self._blocks or Blocks(self._data, self.config, self.config.epochs)
+        if self._blocks is None or epoch > self._epochs:
+            self._epochs = max(epoch, self.config.epochs)
+            self._blocks = Blocks(self._data, self.config, self._epochs)
+        blocks = self._blocks
         self.read_tables()
-        recorder = EpochCallback(blocks, advance=advance)
+        recorder = EpochCallback(blocks, advance=advance, rate=learning_rate)
         self.model.fit_blocks(blocks, initial_epoch=epoch - 1, epochs=epoch, verbose=0, callbacks=[recorder])
         self.write_tables()
         record = recorder.record

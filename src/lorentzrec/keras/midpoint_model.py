@@ -22,7 +22,16 @@ from lorentzrec.keras.epochs import EpochCallback, KerasRunner
 from lorentzrec.keras.layers import EinsteinMidpoint, HyperboloidEmbedding, MinkowskiRetrieval
 from lorentzrec.keras.losses import BPR, LEFT_OUT, MASKED, WMRB, RankingLoss, SampledSoftmax
 from lorentzrec.keras.optimisers import RiemannianAdagrad, RiemannianOptimiser, RiemannianSGD
-from lorentzrec.keras.points import distances, find_scores, gaps, midpoints, midpoints_before, pair_gaps, products
+from lorentzrec.keras.points import (
+    Places,
+    distances,
+    find_scores,
+    gaps,
+    midpoints,
+    midpoints_before,
+    pair_gaps,
+    products,
+)
 from lorentzrec.learning.engine import VALIDATION_METRIC, TrainingRun, check_is_config, check_supported
 from lorentzrec.model.config import ResolvedConfig, TrainingConfig
 from lorentzrec.model.model import Model
@@ -246,9 +255,10 @@ class MidpointModel(keras.Model):  # type: ignore[misc]
         """The summed loss of a block, given the points of its distinct rows: items, and histories if separate."""
         config = self.resolved
         events = ops.take(blocks[-1], batch["events"], axis=0)
-        if config.history == "causal":
+        if config.history != "folds":
             owners, shared = batch["event_owners"], None
-            queries = midpoints_before(events, batch["event_weights"], batch["event_steps"], config.recency)
+            places = Places(*(batch[f"event_{name}"] for name in Places._fields))
+            queries = midpoints_before(events, batch["event_weights"], places, config.recency)
         else:
             owners, shared = batch["query_owners"], batch["target_queries"]
             queries = midpoints(weights_outside_folds(batch), events)
@@ -307,7 +317,10 @@ class MidpointModel(keras.Model):  # type: ignore[misc]
         super().export(filepath, format, input_signature=input_signature, **options)
 
     def to_model(self, data: Interactions | None = None) -> Model:
-        """The trained points as a `lorentzrec.Model`, with the histories of `data`; None: of the data of `fit`."""
+        """The trained points as a `lorentzrec.Model`, with the histories of `data`; None: of the data of `fit`.
+
+        Orders that were held out from `fit` are learned last, by the points of the result alone.
+        """
         if data is None and self.run is None and self.origin is not None:
             points = [hyperboloid.lift(space).astype(np.float32) for space in self.points()]
             return self.origin.with_points(item_points=points[0], history_points=points[-1])
@@ -315,7 +328,12 @@ class MidpointModel(keras.Model):  # type: ignore[misc]
         if run is None:
             raise InputError("the model was not trained in this process: give to_model the data it was trained on")
         self.write_tables()
-        return run.build_model()
+        variables = [*self.tables, *self.optimizer.variables]
+        values = [np.array(ops.convert_to_numpy(variable)) for variable in variables]
+        model = run.build_model()
+        for variable, value in zip(variables, values, strict=True):
+            variable.assign(value)
+        return model
 
     @classmethod
     def from_model(cls, model: Model, **options: Any) -> MidpointModel:

@@ -9,7 +9,7 @@ returned as float32; gradients are computed in float32.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 from keras import ops
 
@@ -125,51 +125,74 @@ def midpoints(weights: Tensor, points: Tensor) -> Any:
     return value, gradient
 
 
-def midpoints_before(points: Tensor, weights: Tensor, steps: Tensor, recency: float) -> Tensor:
-    """The midpoint of what precedes each event, in histories one after another: points (n, d) -> (n, d).
+class Places(NamedTuple):
+    """Where events are, in histories one after another. Without orders, every event is an order."""
 
-    steps: the number of each event in its history, from 0, where the midpoint is the origin.
-    recency: factor on the weight of an event per step back.
+    steps: Tensor
+    """The number of each event in its history, from 0."""
+    orders: Tensor
+    """The number of its order in its history, from 0."""
+    before: Tensor
+    """The last event of the order before its own; 0 if there is none."""
+    after: Tensor
+    """The first event of the order after its own; 0 if there is none."""
+
+
+def midpoints_before(points: Tensor, weights: Tensor, places: Places, recency: float) -> Tensor:
+    """The midpoint of the orders before that of each event: points (n, d) -> (n, d). In the first order of a history it
+    is the origin.
+
+    recency: factor on the weight of an event per order back.
     """
+    later = (places.orders > 0)[:, None]
 
     @custom_gradient
     def of_points(points: Tensor) -> Any:
         with float64():
             wide = ops.cast(weights, "float64")[:, None]
             terms = wide * ops.concatenate([_ambient(ops.cast(points, "float64")), ops.ones_like(wide)], axis=-1)
-            sums = ops.roll(_decayed_sums(terms, steps, recency), 1, axis=0) * ops.cast(steps > 0, "float64")[:, None]
+            sums = ops.take(_decayed_sums(terms, places, recency), places.before, axis=0)
+            sums = ops.cast(later, "float64") * sums
             value, divisor = _normalised(sums[:, :-1], sums[:, -1:])
 
         def gradient(*args: Any, upstream: Any = None) -> Tensor:
             of_sum = _gradient_of_sum(value, divisor, _upstream(args, upstream))
-            following = ops.roll(of_sum * ops.cast(steps > 0, "float32")[:, None], -1, axis=0)
-            return _in_chart(points, weights[:, None] * _decayed_sums(following, steps, recency, backward=True))
+            sums = _decayed_sums(of_sum, places, recency, backward=True)
+            following = ops.take(ops.cast(later, "float32") * sums, places.after, axis=0)
+            return _in_chart(points, weights[:, None] * following)
 
         return value, gradient
 
     return of_points(points)
 
 
-def _decayed_sums(terms: Tensor, steps: Tensor, recency: float, *, backward: bool = False) -> Tensor:
-    """sum_j recency^j x_(t-j) over the events of a history up to each event t; backward, x_(t+j) from each event on.
+def _decayed_sums(terms: Tensor, places: Places, recency: float, *, backward: bool = False) -> Tensor:
+    """sum_j recency^(o_t - o_j) x_j over the events j of a history up to each event t, with o_j the order of j;
+    backward, recency^(o_j - o_t) x_j from each event on.
 
     By doubling: sums over 2 k events are those over k and, decayed, those over the k before, so that a history of n
     events takes log2 n passes. A roll moves nothing from one history to another, since a step is less than a place.
     """
 
-    def add(shift: Any, decay: Any, sums: Tensor) -> tuple[Any, Any, Tensor]:
-        share = (ops.cast(steps >= shift, sums.dtype) * decay)[:, None]
-        moved = ops.roll(share * sums, -shift, axis=0) if backward else share * ops.roll(sums, shift, axis=0)
-        return 2 * shift, decay * decay, sums + moved
+    # What an event adds to the power of recency from one event to the next.
+    starts = ops.cast(places.orders != ops.roll(places.orders, 1), terms.dtype)
+    base = ops.cast(recency, terms.dtype)
 
+    def add(shift: Any, decays: Tensor, sums: Tensor) -> tuple[Any, Tensor, Tensor]:
+        """decays: from the event `shift` places before to each event."""
+        share = (ops.cast(places.steps >= shift, sums.dtype) * decays)[:, None]
+        moved = ops.roll(share * sums, -shift, axis=0) if backward else share * ops.roll(sums, shift, axis=0)
+        return 2 * shift, decays * ops.roll(decays, shift, axis=0), sums + moved
+
+    decays = 1 + (base - 1) * starts
     count = terms.shape[0]
     if count is None:  # TensorFlow traces one graph for blocks of all lengths
-        longest = ops.max(steps)
-        first = ops.cast(1, steps.dtype), ops.cast(recency, terms.dtype), terms
+        longest = ops.max(places.steps)
+        first = ops.cast(1, places.steps.dtype), decays, terms
         return ops.while_loop(lambda shift, *_: shift <= longest, add, first)[2]
-    shift, decay = 1, recency
+    shift = 1
     while shift < count:
-        shift, decay, terms = add(shift, decay, terms)
+        shift, decays, terms = add(shift, decays, terms)
     return terms
 
 

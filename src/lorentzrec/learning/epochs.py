@@ -83,6 +83,10 @@ class Runner(ABC):
     ) -> EpochResult:
         """Run one epoch; see `EpochRunner.run`."""
 
+    def for_events(self, data: Interactions) -> Runner | None:
+        """A runner of the same points on other events; None: the points are learned on this machine."""
+        return None
+
     def prepare(self, announce: Callable[[str], None]) -> None:  # noqa: B027, a runner may have nothing to do
         """Called before the first epoch. `announce` prints a line about something that takes long."""
 

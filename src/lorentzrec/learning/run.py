@@ -84,10 +84,6 @@ class TrainingRun:
         self.given = config if config is not None and start is None else TrainingConfig()
         """The settings that the caller chose."""
         chosen = config or TrainingConfig() if start is None else continued_config(start, config)
-        if make_runner is not None and data.in_orders:
-            if chosen.history == "orders":
-                raise ConfigError("only the local engine learns from orders: train on it, or set history=causal")
-            chosen = chosen if chosen.history else chosen.replace(history="causal")
         if (chosen.loss or "").startswith(OWN):
             if make_runner is not None:
                 raise ConfigError(f"only the local engine knows loss={chosen.loss}: with Keras, give a loss to compile")
@@ -95,7 +91,7 @@ class TrainingRun:
         self.config = chosen.resolve_for(data, attributes=attributes is not None)
         _check_learnable(data, self.config)
         recency_notes = []
-        if chosen.recency is None and self.config.history == "orders" and start is None and make_runner is None:
+        if chosen.recency is None and self.config.history == "orders" and start is None:
             choice = choose_recency(data, self.config, metric, hold_out, _train_points)
             if choice is not None:
                 self.config = self.config.with_recency(choice.recency)
@@ -369,7 +365,10 @@ class TrainingRun:
         labels = customers[data.user_rows] & (data.order_positions == newest[data.user_rows]) & data.first_purchases
         labels &= True if data.labels is None else data.labels
         learned = replace(data, labels=labels)
-        runner = EpochRunner(learned, self.config, self.history_table, self.item_table, self.attributes, self.known)
+        tables = self.history_table, self.item_table
+        runner = self.runner.for_events(learned)
+        if runner is None:
+            runner = EpochRunner(learned, self.config, *tables, self.attributes, self.known)
         for epoch in range(1, NEWEST_EPOCHS + 1):
             rate = self.config.learning_rate * NEWEST_RATE
             runner.run(self.config.epochs + epoch, rate, lambda positives, loss: None, threading.Event())

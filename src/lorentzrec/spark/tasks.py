@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lorentzrec._version import __version__
-from lorentzrec.data.arrays import gather_groups, make_offsets
+from lorentzrec.data.arrays import gather_groups, make_mask, make_offsets
 from lorentzrec.data.interactions import Interactions
 from lorentzrec.data.vocabulary import Vocabulary
 from lorentzrec.errors import InputError
@@ -130,9 +130,15 @@ def choose_threads(given: int | None) -> int:
     return given or int(os.environ.get("OMP_NUM_THREADS") or 1)
 
 
-def left_out(data: Interactions, learned: Interactions) -> NDArray[np.int64]:
-    """Positions of the events of `data` that are not in `learned`, which lacks at most one event of a customer."""
+def left_out(data: Interactions, learned: Interactions, *, orders: bool = False) -> NDArray[np.int64]:
+    """Positions of the events of `data` that are not in `learned`, which lacks at most one event of a customer, or with
+    `orders` at most the newest order."""
     shorter = np.flatnonzero(data.lengths != learned.lengths)
+    if orders:
+        newest = np.zeros(len(data.users), np.int64)
+        np.maximum.at(newest, data.user_rows, data.order_positions)
+        lacking = make_mask(shorter, len(data.users))[data.user_rows]
+        return np.flatnonzero(lacking & (data.order_positions == newest[data.user_rows]))
     positions, events = gather_groups(data.offsets, shorter)
     within = events - data.offsets[shorter][positions]
     # the same position in the other history; the last event has no counterpart
@@ -162,17 +168,19 @@ def write_shard(number: int, *, plan: Plan) -> dict[str, Any]:
     if found is not None and is_whole(shard_file(plan, number), found.get("checksum")):
         return found
     held_out = read_arrays(held_out_file(plan.folder), plan.held_out)["positions"]
-    arrays = read_shard(plan.dataset, plan.digest, held_out, number, plan.workers)
+    orders = plan.config["history"] == "orders"
+    arrays = read_shard(plan.dataset, plan.digest, held_out, number, plan.workers, orders=orders)
     record = {"checksum": write_arrays(shard_file(plan, number), arrays)}
     write_record(f"{shard_file(plan, number)}.json", record)
     return record
 
 
 def read_shard(
-    address: str, digest: str, held_out: NDArray[np.int64], worker: int, workers: int
+    address: str, digest: str, held_out: NDArray[np.int64], worker: int, workers: int, *, orders: bool = False
 ) -> dict[str, NDArray[Any]]:
     """The events of the customers `worker`, `worker + workers`, ... of a dataset's training part, without those that
-    are held out: `lengths` of their histories, `item_rows`, and `weights` and `labels` if there are any.
+    are held out: `lengths` of their histories, `item_rows`, `weights` and `labels` if there are any, and with `orders`
+    the number of each event's order, whose events follow one another.
 
     Rows are numbered by frequency, so that every n-th customer gives all workers the same mix of long and short
     histories. held_out: positions of events in the training part.
@@ -182,7 +190,8 @@ def read_shard(
     dataset = open_dataset(address)
     if dataset.digest != digest:
         raise InputError(f"{address} was changed during training: train again")
-    names = [name for name in ("weight", "label") if name in dataset.manifest["columns"]]
+    wanted = ("weight", "label", "time", "order") if orders else ("weight", "label")
+    names = [name for name in wanted if name in dataset.manifest["columns"]]
     events = (
         dataset.scan_training()
         .select("user_row", "item_row", *names)
@@ -194,7 +203,16 @@ def read_shard(
         events = events.filter(~pl.col("position").is_in(held_out))
     count = -(-(dataset.manifest["counts"]["users"] - worker) // workers)
     lengths = np.bincount(events["user_row"].to_numpy() // workers, minlength=count).astype(np.int32)
-    return {"lengths": lengths} | {f"{name}s": events[name].to_numpy() for name in ("item_row", *names)}
+    arrays: dict[str, Any] = {f"{name}s": events[name].to_numpy() for name in ("item_row", *names)}
+    if orders:
+        given = dataset.manifest.get("ties") == "given"
+        data = make_interactions(
+            {"lengths": lengths, "ties_given": given} | arrays, dataset.manifest["counts"]["items"]
+        )
+        data = data.with_orders_together()
+        arrays = {name: values for name, values in data.event_columns().items() if name != "times"}
+        arrays["orders"] = data.order_positions.astype(np.int32)
+    return {"lengths": lengths} | arrays
 
 
 def make_interactions(arrays: dict[str, Any], item_count: int) -> Interactions:

@@ -85,7 +85,8 @@ def train(
     ):
 
         def make_runner(learned: Interactions, resolved: ResolvedConfig, histories: Table, items: Table) -> RoundRunner:
-            plan = _plan(dataset, resolved, storage, left_out(data, learned), workers, rounds, threads)
+            held_out = left_out(data, learned, orders=resolved.history == "orders")
+            plan = _plan(dataset, resolved, storage, held_out, workers, rounds, threads)
             return RoundRunner(started, plan, rounds, resolved, histories, items)
 
         run = TrainingRun(data, config, validation, metric, validate_every, make_runner=make_runner)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from itertools import islice
 from pathlib import Path
@@ -71,6 +71,8 @@ class FileLayout:
     """What was recognised rather than given."""
     hints: tuple[str, ...] = ()
     """Options that the first rows suggest, for an error about others."""
+    reader_note: str = ""
+    """One of the notes: that the file is read like one of a known data set."""
     part: int = 0
     """0 for training events, 1 for the test events of the split `given`."""
     number: int = 0
@@ -103,10 +105,12 @@ def detect_layout(
     if path.stat().st_size == 0:
         raise InputError(f"{address} is empty: give a file with content")
     notes: list[str] = []
+    reader_note = ""
     kind = detect_kind(path, address)
     name = content_name(path, address, notes) if kind is None else file_name(address)
     if kind is None and wanted is None:
-        source = _use_known_reader(path, name, address, source, notes)
+        source, reader_note = _use_known_reader(path, name, address, source)
+        notes += [reader_note] if reader_note else []
     file_format, usual = _detect_format(path, name, address, source, kind)
     if file_format != "csv":
         source = replace(source, escape=None)  # in JSON, a backslash has its own meaning
@@ -150,12 +154,12 @@ def detect_layout(
         roles, suggested = _table_roles(columns, wanted), []
         faults += _missing_columns(columns, roles)
     if faults:
-        raise explain_reader(layout_error(address, faults), notes)
+        raise explain_reader(layout_error(address, faults), reader_note)
     kinds = {one.name: one.kind for one in columns}
     names = tuple(one.name for one in columns)
     held = {role: kinds[column] for role, column in roles.items()}
     hints = tuple(fault.option for fault in suggested)
-    return FileLayout(address, source, file_format, separator, names, roles, held, tuple(notes), hints)
+    return FileLayout(address, source, file_format, separator, names, roles, held, tuple(notes), hints, reader_note)
 
 
 def layout_error(address: str, faults: Sequence[RowFault]) -> InputError:
@@ -174,11 +178,9 @@ def layout_error(address: str, faults: Sequence[RowFault]) -> InputError:
 _BY_NAME = "the file is read as {reader}, by its name: give `format='csv'` if it is something else"
 
 
-def explain_reader(error: InputError, notes: Iterable[str]) -> InputError:
-    """The error with the note that a file is read like one of a known data set, if that is among the notes."""
-    begin = _BY_NAME.partition("{")[0]
-    assumed = next((note for note in notes if note.startswith(begin)), None)
-    return InputError(f"{error} ({assumed})") if assumed else error
+def explain_reader(error: InputError, reader_note: str) -> InputError:
+    """The error with the note that the file is read like one of a known data set, if it is."""
+    return InputError(f"{error} ({reader_note})") if reader_note else error
 
 
 def _is_as_known(path: Path, address: str, known: Source) -> bool:
@@ -192,18 +194,17 @@ def _is_as_known(path: Path, address: str, known: Source) -> bool:
     return len(values) == len(known.columns) and not named
 
 
-def _use_known_reader(path: Path, name: str, address: str, source: Source, notes: list[str]) -> Source:
-    """The source with the layout of a known data set, if the file has its name and its form, and nothing else was said
-    about it."""
+def _use_known_reader(path: Path, name: str, address: str, source: Source) -> tuple[Source, str]:
+    """The source with the layout of a known data set and a note of it, if the file has its name and its form, and
+    nothing else was said about it."""
     reader = reader_of_file(name)
     untouched = (source.format, source.separator, source.columns, source.header) == ("auto", None, (), None)
     if reader is None or not untouched or not _is_as_known(path, address, READERS[reader]):
-        return source
+        return source, ""
     known, plain = READERS[reader], Source()
     given = {one.name: getattr(source, one.name) for one in fields(source)}
     changed = {name: value for name, value in given.items() if value != getattr(plain, name)}
-    notes.append(_BY_NAME.format(reader=reader))
-    return replace(known, **changed)
+    return replace(known, **changed), _BY_NAME.format(reader=reader)
 
 
 def _missing_columns(columns: Sequence[Column], roles: Mapping[str, str]) -> list[RowFault]:

@@ -259,8 +259,8 @@ class Pipeline:
             options = [option for _, option, _ in counted]
             options += [option for layout in self.layouts for option in layout.hints]
             row = self.engine.collect(first).row(0, named=True)
-            assumed = [note for layout in self.layouts if layout.address == row["file"] for note in layout.notes]
-            raise explain_reader(fault_error(row, count=count, others=options), assumed)
+            notes = [layout.reader_note for layout in self.layouts if layout.address == row["file"]]
+            raise explain_reader(fault_error(row, count=count, others=options), next(filter(None, notes), ""))
         return count_faults((fault, rows) for fault, _, rows in counted)
 
     def _code_ids(self, events: Frame) -> tuple[Frame, dict[str, Frame]]:

@@ -92,6 +92,21 @@ def update_digest(digest: hashlib._Hash, arrays: Iterable[NDArray[Any]]) -> None
         digest.update(np.ascontiguousarray(array, array.dtype.newbyteorder("<")).data)
 
 
+def are_lists_of_entries(offsets: NDArray[Any], columns: NDArray[Any], values: NDArray[Any]) -> bool:
+    """Whether list i is `columns[offsets[i]:offsets[i + 1]]` with its `values`, for as many lists as columns exist: the
+    types, the shapes, and the bounds of the offsets and the columns. The values are not looked at."""
+    arrays = (offsets, columns, values)
+    count = len(offsets) - 1 if offsets.ndim == 1 else -1
+    return (
+        [(array.dtype.str, array.ndim) for array in arrays] == [("<i8", 1), ("<i4", 1), ("<f4", 1)]
+        and count >= 0
+        and columns.shape == values.shape
+        and (offsets[0], offsets[-1]) == (0, len(columns))
+        and bool((np.diff(offsets) >= 0).all())
+        and (not len(columns) or bool(0 <= columns.min() <= columns.max() < count))
+    )
+
+
 def strongest(values: NDArray[Any], count: int) -> NDArray[np.int64]:
     """Indices of the `count` largest values in rising order; among equal ones, the first."""
     if len(values) <= count:

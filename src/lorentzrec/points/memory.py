@@ -30,6 +30,7 @@ from lorentzrec.data.arrays import (
     Booleans,
     Floats,
     Integers,
+    are_lists_of_entries,
     gather_groups,
     make_mask,
     make_offsets,
@@ -125,15 +126,8 @@ class Memory:
     """In the unit of the score."""
 
     def __post_init__(self) -> None:
-        arrays = (self.offsets, self.columns, self.values)
-        count = len(self.offsets) - 1 if self.offsets.ndim == 1 else -1
         if (
-            [(array.dtype.str, array.ndim) for array in arrays] != [("<i8", 1), ("<i4", 1), ("<f4", 1)]
-            or count < 0
-            or self.columns.shape != self.values.shape
-            or (self.offsets[0], self.offsets[-1]) != (0, len(self.columns))
-            or (np.diff(self.offsets) < 0).any()
-            or (len(self.columns) and not 0 <= self.columns.min() <= self.columns.max() < count)
+            not are_lists_of_entries(self.offsets, self.columns, self.values)
             or not ((self.values > 0) & np.isfinite(self.values)).all()
             or not 0 <= self.weight <= LARGEST_WEIGHT
         ):

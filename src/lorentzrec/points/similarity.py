@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lorentzrec.data.arrays import Floats, Integers, spans_within, strongest_entries
+from lorentzrec.data.arrays import Floats, Integers, are_lists_of_entries, spans_within, strongest_entries
 from lorentzrec.data.interactions import Interactions
 from lorentzrec.errors import InputError
 
@@ -44,15 +44,8 @@ class Similarity:
     values: NDArray[np.float32]
 
     def __post_init__(self) -> None:
-        arrays = (self.offsets, self.columns, self.values)
-        count = len(self.offsets) - 1 if self.offsets.ndim == 1 else -1
         if (
-            [(array.dtype.str, array.ndim) for array in arrays] != [("<i8", 1), ("<i4", 1), ("<f4", 1)]
-            or count < 0
-            or self.columns.shape != self.values.shape
-            or (self.offsets[0], self.offsets[-1]) != (0, len(self.columns))
-            or (np.diff(self.offsets) < 0).any()
-            or (len(self.columns) and not 0 <= self.columns.min() <= self.columns.max() < count)
+            not are_lists_of_entries(self.offsets, self.columns, self.values)
             or not ((self.values > 0) & (self.values <= 1.001)).all()
         ):
             raise InputError("the arrays of a similarity are not the neighbours of its items: train the model again")

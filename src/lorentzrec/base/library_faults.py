@@ -1,4 +1,5 @@
-"""Errors of other libraries as one line of ours: packages that are not installed, files that Polars cannot read."""
+"""Errors of other libraries as one line of ours: packages that are not installed, files that Polars cannot read, JSON
+that msgspec refuses."""
 
 from __future__ import annotations
 
@@ -57,6 +58,12 @@ def parquet_faults(path: str | Path, action: str) -> Iterator[None]:
     """Report all errors about a Parquet file of ours in one line: it is damaged."""
     with polars_faults(f"{path} cannot be read", action, ArtifactError):
         yield
+
+
+def locate_json_fault(error: Exception, whole: str) -> tuple[str, str]:
+    """Where msgspec found a fault, such as `items[3]`, and which. `whole`: where it is if it is in no field."""
+    what, _, where = str(error).partition(" - at ")
+    return where.strip("`").removeprefix("$").lstrip(".") or whole, what
 
 
 def first_line(error: BaseException) -> str:

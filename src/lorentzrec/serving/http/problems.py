@@ -14,6 +14,7 @@ from litestar.exceptions import HTTPException, ValidationException
 from litestar.openapi.datastructures import ResponseSpec
 from litestar.plugins.problem_details import ProblemDetailsConfig, ProblemDetailsException, ProblemDetailsPlugin
 
+from lorentzrec.base.library_faults import locate_json_fault
 from lorentzrec.errors import InputError, RecordDamaged, StoreUnavailable
 from lorentzrec.serving.http.messages import IMAGE_PATTERN, TEXT_PATTERN, Fault, Problem
 from lorentzrec.serving.rules.document import InvalidRules
@@ -135,9 +136,8 @@ def _faults(error: ValidationException) -> list[Fault]:
 
 def find_fault(error: msgspec.ValidationError, whole: str) -> Fault:
     """What msgspec found wrong. `whole`: what the fault is in, if it is in no field."""
-    what, _, where = str(error).partition(" - at ")
-    what = next((text for pattern, text in PATTERNS.items() if repr(pattern) in what), what)
-    return Fault(where.strip("`").removeprefix("$").lstrip(".") or whole, what)
+    where, what = locate_json_fault(error, whole)
+    return Fault(where, next((text for pattern, text in PATTERNS.items() if repr(pattern) in what), what))
 
 
 def describe_unknown_field(known: Iterable[str], noun: str, name: str) -> str:

@@ -9,6 +9,7 @@ from typing import Annotated, Literal, NamedTuple, TypeAlias, get_args
 import msgspec
 from msgspec import Meta, Struct
 
+from lorentzrec.base.library_faults import locate_json_fault
 from lorentzrec.data.item_columns import ItemColumns
 from lorentzrec.errors import InputError
 from lorentzrec.points.rule_classes import RuleKind
@@ -127,8 +128,7 @@ def read_rules(content: str | bytes) -> RuleSet:
     try:
         rules = msgspec.json.decode(content, type=RuleSet)
     except msgspec.ValidationError as error:
-        what, _, where = str(error).partition(" - at ")
-        raise InvalidRules([RuleFault(where.strip("`").removeprefix("$").lstrip(".") or "rules", what)]) from None
+        raise InvalidRules([RuleFault(*locate_json_fault(error, "rules"))]) from None
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise InvalidRules([RuleFault("rules", f"this is no JSON ({error})")]) from None
     check_rules(rules)

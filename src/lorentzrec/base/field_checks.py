@@ -23,7 +23,7 @@ from dataclasses import dataclass, fields
 from functools import cache, partial
 from itertools import pairwise
 from types import NoneType, UnionType
-from typing import Annotated, Any, Literal, NamedTuple, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, NamedTuple, TypeAlias, Union, get_args, get_origin, get_type_hints
 
 from lorentzrec.errors import ConfigError
 
@@ -49,6 +49,9 @@ class Range:
         if self.least is None:
             return f"of at most {self.most}" if self.most < math.inf else ""
         return f"from {self.least} to {self.most}" if self.most < math.inf else f"of at least {self.least}"
+
+
+PositiveInt: TypeAlias = Annotated[int, Range(1)]
 
 
 @dataclass(frozen=True)

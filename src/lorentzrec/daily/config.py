@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 
-from lorentzrec.base.field_checks import Range, check_fields, check_names
+from lorentzrec.base.field_checks import PositiveInt, Range, check_fields, check_names
 from lorentzrec.errors import ConfigError
 from lorentzrec.ingest.config import PrepareConfig
 from lorentzrec.ingest.sources import Source
@@ -24,7 +24,7 @@ Table = TypeVar("Table")
 class Rules:
     """When to train everything again, and what to do with a model or a file that is not as it should be."""
 
-    full_every: Annotated[int, Range(1)] = 30
+    full_every: PositiveInt = 30
     """Of this many models, one is trained from nothing."""
     full_below: Share = 0.8
     """Train from nothing if NDCG@10 on the new day is below this share of its median over the last 7 runs."""
@@ -57,7 +57,7 @@ class Publishing:
     """A command that is run before a version is promoted: any exit code but 0 ends the arm instead."""
     require: tuple[str, ...] = ()
     """Requirements of the gate, as `lorentzrec publish --require` takes them."""
-    keep: Annotated[int, Range(1)] = 3
+    keep: PositiveInt = 3
     """Versions to keep in the store, and models on disk."""
     map: bool = True
     """Make the map for the page."""
@@ -70,11 +70,11 @@ class Publishing:
 class Pruning:
     """What is removed."""
 
-    compact_after: Annotated[int, Range(1)] = 30
+    compact_after: PositiveInt = 30
     """Make one piece of the dataset when it has this many deliveries."""
     events_after: Positive | None = None
     """Remove events from the store that are older than this number of days, except the newest of each customer."""
-    newest: Annotated[int, Range(1)] = 1000
+    newest: PositiveInt = 1000
     """How many events each customer keeps."""
 
     def __post_init__(self) -> None:

@@ -6,14 +6,12 @@ import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
-from lorentzrec.base.field_checks import Range, check_fields
+from lorentzrec.base.field_checks import PositiveInt, check_fields
 from lorentzrec.data.times import parse_moment
 from lorentzrec.errors import ConfigError
 from lorentzrec.ingest.sources import Source
-
-Count = Annotated[int, Range(1)]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,7 +65,7 @@ class PrepareConfig:
 
     Change it to leave out the newest events, for example to repeat an earlier experiment.
     """
-    bot_events: Count | None = None
+    bot_events: PositiveInt | None = None
     """Drop customers with more events than this, who are taken for bots.
 
     Change it if a few customers have most of the events.
@@ -78,12 +76,12 @@ class PrepareConfig:
 
     Change it to `first` or `sum` if repeated purchases carry no information.
     """
-    minimum_user_events: Count = 1
+    minimum_user_events: PositiveInt = 1
     """Drop customers with fewer events than this.
 
     Change it to 2 or more: a customer with a single event teaches nothing about order.
     """
-    minimum_item_events: Count = 1
+    minimum_item_events: PositiveInt = 1
     """Drop items with fewer events than this.
 
     Change it to about 5 if rare items are noise; they cannot be recommended then.
@@ -93,7 +91,7 @@ class PrepareConfig:
 
     Change it to compare with published results on a 5-core.
     """
-    maximum_history: Count | None = None
+    maximum_history: PositiveInt | None = None
     """Keep only this many of the newest events of each customer.
 
     Change it if a few long histories dominate memory or time.

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, TypeAlias
 
 from lorentzrec.base.field_checks import (
+    PositiveInt,
     Prefix,
     Range,
     check_fields,
@@ -34,7 +35,6 @@ Score: TypeAlias = Literal["inner", "distance"]
 Targets: TypeAlias = Literal["shared", "separate"]
 History: TypeAlias = Literal["causal", "orders", "folds"]
 MemoryChoice: TypeAlias = Literal["auto", "none"]
-Count: TypeAlias = Annotated[int, Range(1)]
 NotNegative: TypeAlias = Annotated[float, Range(0)]
 Positive: TypeAlias = Annotated[float, Range(above=0)]
 Epochs: TypeAlias = Annotated[int, Range(0)]
@@ -118,7 +118,7 @@ class TrainingConfig:
 
     Change it to 1 or 2 if the first epochs diverge at a high rate.
     """
-    negative_count: Count | None = None
+    negative_count: PositiveInt | None = None
     """Negatives that each positive is compared with. Symmetric BPR draws them for each positive; otherwise a block of
     customers shares them.
 
@@ -153,7 +153,7 @@ class TrainingConfig:
     Change it to `none` for points alone: a smaller model, no events held out to choose its weight, or a pure comparison
     of geometries.
     """
-    memory_neighbours: Count | None = None
+    memory_neighbours: PositiveInt | None = None
     """Neighbours that the memory stores of each item, 8 bytes each. None: 100; without order, up to 400 in catalogues
     of fewer than 200,000 items.
 
@@ -210,7 +210,7 @@ class TrainingConfig:
 
     Change it to 0.1 or 1000 to stop at the best epoch if the dataset has no validation part.
     """
-    patience: Count = 5
+    patience: PositiveInt = 5
     """Epochs without a better validation metric before training stops.
 
     Change it to more if the validation metric is noisy.
@@ -222,7 +222,7 @@ class TrainingConfig:
     Change it to the number of cores, if there are more of them than blocks; results differ, and stay the same for any
     number of threads.
     """
-    threads: Count | None = None
+    threads: PositiveInt | None = None
     """None: all cores this process may use.
 
     Change it if other work shares the machine. Results do not depend on it.
@@ -406,16 +406,16 @@ class ResolvedConfig(TrainingConfig):
     epochs: Epochs
     learning_rate: NotNegative
     learning_rate_decay: NotNegative
-    negative_count: Count
+    negative_count: PositiveInt
     scale: Positive
     memory: MemoryChoice
-    memory_neighbours: Count
+    memory_neighbours: PositiveInt
     initial_width: Positive
     targets: Targets
     history: History
     recency: Recency
     blocks_per_step: BlocksPerStep
-    threads: Count
+    threads: PositiveInt
     deterministic: bool
 
     def with_recency(self, recency: float) -> ResolvedConfig:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Annotated, Literal, TypeAlias
 from urllib.parse import urlsplit
 
-from lorentzrec.base.field_checks import Range, check_fields
+from lorentzrec.base.field_checks import PositiveInt, Range, check_fields
 from lorentzrec.errors import ConfigError
 from lorentzrec.serving.stores.new_items import MOST_CUSTOMERS
 
@@ -22,7 +22,6 @@ when imported: each process then keeps its metrics in files of that folder."""
 HOST_NAME = re.compile(r"[\w.-]+|\[?[0-9a-fA-F]*:[0-9a-fA-F:.]+\]?", re.ASCII)
 """A name, an IPv4 address, or an IPv6 address with or without brackets."""
 
-Number: TypeAlias = Annotated[int, Range(1)]
 Seconds: TypeAlias = Annotated[float, Range(above=0)]
 
 
@@ -45,7 +44,7 @@ class ServiceSettings:
 
     Change it if 8000 is taken.
     """
-    workers: Number = 1
+    workers: PositiveInt = 1
     """Processes. They share the memory of large version files, which each of them maps.
 
     Change it to the number of cores for throughput; the command line does so by default.
@@ -83,7 +82,7 @@ class ServiceSettings:
 
     Change it to `put` if the ids in events are not reliable, to `none` if only trained items may be recommended.
     """
-    new_items: Number = 10_000
+    new_items: PositiveInt = 10_000
     """Largest number of items that the version does not contain: of those by `PUT`, and of those by events only.
 
     Change it to more for catalogues that change quickly; an item may take 16 KiB of memory in each worker.
@@ -138,12 +137,12 @@ class ServiceSettings:
 
     Change it to more for a store that is far away.
     """
-    store_threads: Number = 16
+    store_threads: PositiveInt = 16
     """Largest number of calls to the store under way in one worker.
 
     Change it to more for a slow store with many requests at once.
     """
-    store_connections: Number | None = None
+    store_connections: PositiveInt | None = None
     """Largest number of connections of one worker to PostgreSQL; None: two for each of `store_threads`: none waits.
 
     Change it to less if the server has few: pods x workers x this number have to fit into its `max_connections`.
@@ -153,37 +152,37 @@ class ServiceSettings:
 
     Change it to more for large batches over slow connections.
     """
-    shutdown_seconds: Number = 15
+    shutdown_seconds: PositiveInt = 15
     """How long requests under way may take once the service is stopping.
 
     Change it to less than the grace period of your orchestrator.
     """
-    request_threads: Number = 4
+    request_threads: PositiveInt = 4
     """Requests that a worker computes in parallel: more would only compete for its core and Python's lock.
 
     Change it rarely.
     """
-    concurrent_requests: Number = 128
+    concurrent_requests: PositiveInt = 128
     """Largest number of requests with complete bodies in one worker; further ones get a 503.
 
     Change it to less to refuse early, to more for clients that tolerate waiting.
     """
-    body_bytes: Number = 2**20
+    body_bytes: PositiveInt = 2**20
     """Largest body of a request; longer ones get a 413.
 
     Change it to more for long lists of live items or histories.
     """
-    arriving_bodies: Number = 1_024
+    arriving_bodies: PositiveInt = 1_024
     """Largest number of bodies that a worker receives at once; beyond it, the oldest is given up.
 
     Change it rarely; it bounds memory against slow clients.
     """
-    arriving_bytes: Number = 64 * 2**20
+    arriving_bytes: PositiveInt = 64 * 2**20
     """Largest total size of incomplete bodies in a worker; beyond it, the largest body is given up.
 
     Change it rarely; it bounds memory against slow clients.
     """
-    connections: Number = 4_096
+    connections: PositiveInt = 4_096
     """Largest number of open connections of a worker. Idle ones count, so there are more of them than bodies.
 
     Change it to more if a gateway keeps many connections open.

@@ -5,11 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
-from lorentzrec.base.field_checks import Range, check_fields
+from lorentzrec.base.field_checks import PositiveInt, Range, check_fields
 from lorentzrec.errors import ConfigError
 
 Space = Literal["hyperbolic", "flat"]
-Count = Annotated[int, Range(1)]
 Exponent = Annotated[float, Range(1.5, 20)]
 
 BLOCK_EVENTS = 1 << 20
@@ -22,11 +21,11 @@ class SyntheticConfig:
     """The properties of a shop. Customers have at least one event, and no item twice unless they repeat; the counts are
     exact."""
 
-    customers: Count = 3_000
+    customers: PositiveInt = 3_000
     """Number of customers."""
-    items: Count = 1_000
+    items: PositiveInt = 1_000
     """Number of items."""
-    interactions: Count = 60_000
+    interactions: PositiveInt = 60_000
     """Number of events."""
     space: Space = "hyperbolic"
     """`hyperbolic`: popular items reach far. `flat`: the control, with the same degrees and the same reach for all."""
@@ -40,9 +39,9 @@ class SyntheticConfig:
     """Mean number of consecutive events with one interest."""
     drift: Annotated[float, Range(0, 1)] = 0.08
     """How far the interest moves between sessions: standard deviation, as a share of the whole circle."""
-    days: Count = 365
+    days: PositiveInt = 365
     """Days that all events are in; a customer is active for 30 to 100 % of them."""
-    lifetime: Count | None = None
+    lifetime: PositiveInt | None = None
     """Days that an item is sold until a new one, with another id, takes its place; None: items are sold all the
     time. There are more items then than `items`, which are sold at any time."""
     order_size: Annotated[float, Range(1, 1e9)] | None = None

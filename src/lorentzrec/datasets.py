@@ -137,10 +137,10 @@ def fetch(name: str, folder: str | Path | None = None, *, progress: bool | None 
     if name not in SOURCES:
         raise ConfigError(f"there is no public data set {name!r}: use one of {', '.join(SOURCES)}")
     source = SOURCES[name]
-    places = [Path(folder)] if folder is not None else [Path(os.environ[VARIABLE])] if os.environ.get(VARIABLE) else []
-    for place in (inner for outer in places for inner in (outer, outer / source.folder, outer / name)):
-        if all((place / file).is_file() for file in source.files):
-            return PublicData(name, place, source.licence)
+    roots = [Path(folder)] if folder is not None else [Path(os.environ[VARIABLE])] if os.environ.get(VARIABLE) else []
+    for path in (inner for outer in roots for inner in (outer, outer / source.folder, outer / name)):
+        if all((path / file).is_file() for file in source.files):
+            return PublicData(name, path, source.licence)
     if folder is not None:
         raise InputError(
             f"{folder} does not have {' and '.join(source.files)}: unpack {source.url} there, or leave `folder` out"

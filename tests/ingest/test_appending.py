@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from lorentzrec.data.interactions import Interactions
 from lorentzrec.data.joining import interleave
 from lorentzrec.errors import ArtifactError, InputError
-from lorentzrec.ingest.appending import append, compact, deliveries_of
+from lorentzrec.ingest.appending import append, compact, list_deliveries
 from lorentzrec.ingest.dataset import open_dataset
 from lorentzrec.ingest.prepare import PrepareConfig, prepare
 from lorentzrec.ingest.sources import Source
@@ -252,7 +252,7 @@ def test_a_kill_leaves_the_dataset_and_the_next_run_ends_well(tmp_path: Path, wh
         compact(shop)
     else:
         append(shop, [day], replace_earlier=how == "replace")
-    listed = [one.folder for one in deliveries_of(open_dataset(shop).manifest)]
+    listed = [one.folder for one in list_deliveries(open_dataset(shop).manifest)]
     folders = sorted(path.name for path in shop.glob("deliveries/*"))
     assert folders == sorted(folder.rpartition("/")[2] for folder in listed if folder)
     expected = {"append": (["tea", "cup", "jam"], ["tea", "pot"]), "replace": (["tea", "cup"], ["tea", "pot"])}

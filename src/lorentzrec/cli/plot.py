@@ -63,7 +63,7 @@ def plot(
         drawn, names, categories = trained, *_titles_and_categories(trained, items, category_column, labels)
     else:
         refuse_options(context, ("items", "category_column", "customers"), "plot attributes")
-        drawn, names, categories = _attributes_of(trained)
+        drawn, names, categories = _split_attributes(trained)
     histories = trained.histories if customers else None
     if customers and histories is None:
         raise InputError(f"{model} was saved without histories: leave --customers out, or train and save again")
@@ -113,7 +113,7 @@ def _titles_and_categories(
     return columns.get("title", [None] * len(model.items)), columns.get("category")
 
 
-def _attributes_of(model: Model) -> tuple[Model, Sequence[str], list[str | None]]:
+def _split_attributes(model: Model) -> tuple[Model, Sequence[str], list[str | None]]:
     """The attributes as items, their names, and what they are coloured by: their columns or, if they are paths, the
     first category on them."""
     from lorentzrec.model.catalogue import with_attributes_as_items

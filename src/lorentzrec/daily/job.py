@@ -26,7 +26,7 @@ from lorentzrec.daily.state import exit_code, read_state
 from lorentzrec.errors import InputError, LorentzrecError
 from lorentzrec.evaluation.protocol import evaluate
 from lorentzrec.evaluation.reality_check import check_reality
-from lorentzrec.ingest.appending import append, compact, deliveries_of
+from lorentzrec.ingest.appending import append, compact, list_deliveries
 from lorentzrec.ingest.dataset import Dataset, is_dataset, open_dataset
 from lorentzrec.ingest.prepare import prepare
 from lorentzrec.ingest.storage import file_name, list_files
@@ -158,7 +158,7 @@ class _Run:
         if not is_dataset(config.dataset):
             prepare(config.prepare, config.dataset)
         state, manifest = self.state, self.dataset.manifest
-        inputs = [*manifest.get("inputs", ()), *(file for one in deliveries_of(manifest) for file in one.inputs)]
+        inputs = [*manifest.get("inputs", ()), *(file for one in list_deliveries(manifest) for file in one.inputs)]
         known = [[file["address"], file["size"], file["version"]] for file in inputs] + state.repeated
         files = list_files(config.deliveries)
         state.refused = {file.address: state.refused[file.address] for file in files if file.address in state.refused}
@@ -179,7 +179,7 @@ class _Run:
             if report.unchanged:
                 repeated += 1
                 state.repeated.append(content)
-        new = [one for one in deliveries_of(self.dataset.manifest) if one.digest not in state.reported]
+        new = [one for one in list_deliveries(self.dataset.manifest) if one.digest not in state.reported]
         result = {what: sum(getattr(one, what) for one in new) for what in COUNTS}
         first, sizes = self.dataset.members[0], dict(self.dataset.manifest["counts"])
         if not state.reported:
@@ -280,7 +280,7 @@ class _Run:
             state = store.state()
             arm = MAIN if options.arm is None or state.version is None else options.arm
             for name, live in state.arms.items():
-                if name in (MAIN, arm) and _fingerprint_of(store, live.version) == model.fingerprint:
+                if name in (MAIN, arm) and _read_fingerprint(store, live.version) == model.fingerprint:
                     return self._accept(live.version, name, {})  # a run that was killed had activated it
             try:
                 published = publish(
@@ -353,7 +353,7 @@ class _Run:
         return result
 
 
-def _fingerprint_of(store: Store, version: str) -> str | None:
+def _read_fingerprint(store: Store, version: str) -> str | None:
     try:
         found = json.loads(store.fetch_manifest(version)).get("fingerprint")
     except (LorentzrecError, OSError, ValueError):

@@ -197,20 +197,20 @@ def draw_quality(days: Sequence[dict[str, Any]]) -> str:
     first, last = rows[0][0], rows[-1][0]
     top = max(max(row[1], row[2]) for row in rows) or 1.0
 
-    def place(run: int, value: float) -> tuple[float, float]:
+    def locate(run: int, value: float) -> tuple[float, float]:
         x = margin + (run - first) / max(last - first, 1) * (width - 2 * margin)
         return round(x, 1), round(height - margin - value / top * (height - 2 * margin), 1)
 
     lines = []
-    ours, theirs = [place(run, value) for run, value, _, _ in rows], [place(run, best) for run, _, best, _ in rows]
+    ours, theirs = [locate(run, value) for run, value, _, _ in rows], [locate(run, best) for run, _, best, _ in rows]
     drawn = [(ours, "#1f4e9c", "model"), (theirs, "#b05a00", "best baseline")]
-    for column, (places, colour, name) in enumerate(drawn, 1):
-        points = " ".join(f"{x},{y}" for x, y in places)
+    for column, (corners, colour, name) in enumerate(drawn, 1):
+        points = " ".join(f"{x},{y}" for x, y in corners)
         lines.append(f'<polyline points="{points}" fill="none" stroke="{colour}" stroke-width="2"/>')
         lines.append(f'<text x="{width - 120}" y="{14 * column}" fill="{colour}">{name}</text>')
     for run, value, _, day in rows:
         fell = day["quality_ratio"] is not None and day["quality_ratio"] < 0.8
-        x, y = place(run, value)
+        x, y = locate(run, value)
         colour, radius = ("#c00020", 6) if fell else ("#1f4e9c", 3)
         lines.append(f'<circle cx="{x}" cy="{y}" r="{radius}" fill="{colour}"/>')
     lines.append(f'<text x="4" y="{margin}">{top:.3f}</text><text x="4" y="{height - margin}">0</text>')

@@ -75,7 +75,7 @@ def interleave(parts: Sequence[Interactions]) -> Interactions:
         np.concatenate([_rows_in(union, getattr(part, f"{name}s"))[getattr(part, f"{name}_rows")] for part in later])
         for name, union in (("user", users), ("item", items))
     )
-    columns: dict[str, list[NDArray[Any]]] = {"times": [_times_of(part) for part in parts]}
+    columns: dict[str, list[NDArray[Any]]] = {"times": [_get_times(part) for part in parts]}
     if any(part.weights is not None for part in parts):
         ones = [np.ones(len(part), np.float32) for part in parts]
         columns["weights"] = [
@@ -126,7 +126,7 @@ def _rows_in(union: Vocabulary, vocabulary: Vocabulary) -> Integers:
     return union.rows(vocabulary.series.cast(pl.String) if union.holds_strings else vocabulary.series)
 
 
-def _times_of(part: Interactions) -> NDArray[Any]:
+def _get_times(part: Interactions) -> NDArray[Any]:
     if part.times is None:
         raise InputError("the events of a delivery have no times, and deliveries are put together by time: give times")
     return part.times

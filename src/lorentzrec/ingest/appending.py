@@ -90,7 +90,7 @@ class AppendReport:
         return asdict(self)
 
 
-def deliveries_of(manifest: Mapping[str, Any]) -> list[Delivery]:
+def list_deliveries(manifest: Mapping[str, Any]) -> list[Delivery]:
     """The deliveries of a dataset, oldest first."""
     return [Delivery.from_dict(entry) for entry in manifest.get("deliveries", ())]
 
@@ -122,7 +122,7 @@ def append(
     name = name or ", ".join(events)
     with _locked(address):
         dataset = _open(address)  # now nobody else changes it
-        manifest, known = dataset.manifest, deliveries_of(dataset.manifest)
+        manifest, known = dataset.manifest, list_deliveries(dataset.manifest)
         if not force and (earlier := _find_inputs(inputs, dataset, known)) is not None:
             return _report(dataset, earlier, None, unchanged=True)
         numbers = [int(one.folder.rpartition("/")[2]) for one in known if one.folder]
@@ -221,9 +221,9 @@ def compact(
         items = dataset.items
         described = items.drop("row", "count").rename({"id": "item"}).with_columns(pl.col("item").cast(pl.String))
         record = {name: manifest[name] for name in ("notes", "options", "newest", "oldest")}
-        record["inputs"] = [*manifest["inputs"], *(file for one in deliveries_of(manifest) for file in one.inputs)]
+        record["inputs"] = [*manifest["inputs"], *(file for one in list_deliveries(manifest) for file in one.inputs)]
         record["compacted"] = dataset.deliveries
-        record["deliveries"] = [asdict(replace(one, folder=None)) for one in deliveries_of(manifest)]
+        record["deliveries"] = [asdict(replace(one, folder=None)) for one in list_deliveries(manifest)]
         return write_dataset(
             config,
             address,

@@ -92,10 +92,10 @@ class Repeats:
             cells = cells + np.repeat(np.arange(count) * items, np.diff(offsets))
         found, index = np.unique(cells, return_inverse=True)
         sums = np.bincount(index, shares, len(found))
-        places, columns = np.divmod(found, items) if count > 1 else (np.zeros(len(found), np.int64), found)
+        indices, columns = np.divmod(found, items) if count > 1 else (np.zeros(len(found), np.int64), found)
         values = self.weight * np.log1p(self.rates[columns] * sums)
         kept = np.flatnonzero(values > 0)
-        return Boosts(places[kept], columns[kept], np.zeros(len(kept)), 0.0, values[kept])
+        return Boosts(indices[kept], columns[kept], np.zeros(len(kept)), 0.0, values[kept])
 
     def _decay(self, times: NDArray[Any], offsets: Integers) -> Floats:
         """What each event weighs by its age; 0 where its time is NaN."""

@@ -10,7 +10,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 
-from lorentzrec.geometry import FloatArray
+from lorentzrec.geometry import FloatArray, hyperboloid
 from lorentzrec.geometry.hyperboloid import require_points
 from tests.geometry.hyperbolic_points import (
     DIMENSION,
@@ -401,3 +401,8 @@ def test_a_point_off_the_sheet_is_refused() -> None:
     assert_array_equal(require_points("points", lift(np.ones((2, 3), np.float32))).dtype, np.float32)
     with pytest.raises(ValueError, match="points has a row"):
         require_points("points", [[np.nan, 0, 0]])
+
+
+def test_lists_of_numbers_are_points_too() -> None:
+    assert hyperboloid.lift([3.0, 4.0]) == pytest.approx([26**0.5, 3, 4])
+    assert hyperboloid.distance([26**0.5, 3.0, 4.0], [1.0, 0.0, 0.0]) == pytest.approx(np.arcsinh(5))

@@ -255,10 +255,18 @@ def test_impossible_shops_are_refused(options: dict[str, Any], message: str) -> 
 
 
 def test_a_power_law_that_does_not_fit_the_customers_is_refused() -> None:
-    config = SyntheticConfig(customers=2_000, items=500, interactions=60_000)
+    config = SyntheticConfig(customers=2_000, items=500, interactions=60_000, exponent=2.8)
     with pytest.raises(ConfigError, match=r"most popular item needs 2,\d+ customers; .*: give exponent=2.9 or more"):
         SyntheticShop(config)
     assert SyntheticShop(replace(config, exponent=2.9)).items.height == 500
+
+
+def test_without_an_exponent_the_usual_one_or_the_next_that_fits_is_used() -> None:
+    usual = SyntheticShop(SyntheticConfig(customers=3_000, items=500, interactions=60_000))
+    assert (usual.config.exponent, usual.notes) == (2.8, ())
+    fitting = SyntheticShop(SyntheticConfig(customers=2_000, items=500, interactions=60_000))
+    assert fitting.config.exponent == 2.9
+    assert [line.partition(":")[2] for line in fitting.notes] == [" exponent=2.9 is used"]
 
 
 def test_a_folder_with_other_files_is_not_replaced(tmp_path: Path) -> None:

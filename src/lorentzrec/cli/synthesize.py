@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from lorentzrec.cli.options import field_options
-from lorentzrec.cli.output import print_result, progress
+from lorentzrec.cli.output import note, print_result, progress
 from lorentzrec.cli.results import refuse_unwritable
 from lorentzrec.synthetic.config import SyntheticConfig
 
@@ -43,3 +43,4 @@ def synthesize(*, out: Path, json: bool = False, **fields: Any) -> None:
         f"The item table is {report.items}",
         json=json,
     )
+    note(report.notes)

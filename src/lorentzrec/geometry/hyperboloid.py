@@ -23,13 +23,13 @@ def minkowski_squared_norm(vector: FloatArray) -> FloatArray:
     return minkowski_dot(vector, vector)
 
 
-def lift(space: FloatArray) -> FloatArray:
+def lift(space: ArrayLike) -> FloatArray:
     """The point above a space part: x0 = sqrt(1 + |space|^2), from <x, x> = -1 (paper equation 8).
 
     Every finite vector has one, so a point whose time part is recomputed is on the sheet and cannot drift from it.
     """
-    time = np.sqrt(1 + squared_norm(space))
-    return np.concatenate([time[..., None], space], axis=-1)
+    part = np.asarray(space)
+    return np.concatenate([np.sqrt(1 + squared_norm(part))[..., None], part], axis=-1)
 
 
 def require_points(name: str, point: ArrayLike, tolerance: float = 1e-4) -> FloatArray:
@@ -66,14 +66,14 @@ def squared_lorentzian_distance(point: FloatArray, target: FloatArray) -> FloatA
     return np.maximum(minkowski_squared_norm(_displacement(point, target)), 0)
 
 
-def distance(point: FloatArray, target: FloatArray) -> FloatArray:
+def distance(point: ArrayLike, target: ArrayLike) -> FloatArray:
     """d = arccosh(-<x, y>) (paper equations 9 and 17), computed as 2 asinh(|y - x| / 2) with |y - x|^2 = |dx|^2 - dt^2.
 
     arccosh loses every digit of a small distance, because -<x, y> is then 1 plus something below rounding. Taking the
     difference first, with dt = (|y|^2 - |x|^2) / (x0 + y0), keeps them; the margin of paper equation 19 is not needed.
     Both arguments must be on the sheet: see `require_points`.
     """
-    return 2 * np.arcsinh(np.sqrt(squared_lorentzian_distance(point, target)) / 2)
+    return 2 * np.arcsinh(np.sqrt(squared_lorentzian_distance(np.asarray(point), np.asarray(target))) / 2)
 
 
 def project_to_tangent(point: FloatArray, vector: FloatArray) -> FloatArray:

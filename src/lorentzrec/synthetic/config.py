@@ -29,8 +29,9 @@ class SyntheticConfig:
     """Number of events."""
     space: Space = "hyperbolic"
     """`hyperbolic`: popular items reach far. `flat`: the control, with the same degrees and the same reach for all."""
-    exponent: Exponent = 2.8
-    """Exponent of the power law of item degrees, P(degree = k) ~ k^-exponent."""
+    exponent: Exponent | None = None
+    """Exponent of the power law of item degrees, P(degree = k) ~ k^-exponent. None: 2.8, or the next larger one with
+    which no item needs more customers than there are, with a note."""
     customer_exponent: Exponent = 3.0
     """The same for the lengths of histories; a history has at most a quarter of the items."""
     temperature: Annotated[float, Range(0.05, 0.95)] = 0.3

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -36,6 +36,8 @@ repeated items and after each further one, and after every `MANY_TRIES` empty dr
 CALIBRATIONS, LARGEST_LIFT = 4, 8.0
 """How often the degrees are compared with the expected ones, and how far they may be raised."""
 
+USUAL_EXPONENT = 2.8
+
 ROUNDING = 1e-9
 """An item that every customer buys may need 23.000000000000004 of 23 customers."""
 
@@ -45,6 +47,8 @@ class SyntheticReport:
     """What was written, and where."""
 
     config: SyntheticConfig
+    notes: tuple[str, ...]
+    """What was chosen because the options do not fit together."""
     events: Path
     """A folder of Parquet files with columns user, item, time (unix seconds) and, if there are orders, order; grouped
     by user, oldest first."""
@@ -58,19 +62,29 @@ class SyntheticShop:
     """A shop that is computed on demand: its item table, and its events all at once or block by block."""
 
     def __init__(self, config: SyntheticConfig) -> None:
-        self.config = config
+        self.notes: tuple[str, ...] = ()
         generator = np.random.default_rng([config.seed, 0])
-        layers = Layers(config.items, config.interactions, config.exponent, generator)
+        exponent = USUAL_EXPONENT if config.exponent is None else config.exponent
+        layers = _make_layers(config, exponent, generator)
+        if not _fits(layers, config):
+            fitting = _find_exponent(config, exponent)
+            problem = (
+                f"with exponent {exponent} the most popular item needs {layers.degrees.max():,.0f} customers; "
+                f"there are {config.customers:,}: "
+            )
+            if config.exponent is not None or fitting is None:
+                advice = f"give exponent={fitting:g} or more, or " if fitting else ""
+                raise ConfigError(f"{problem}{advice}give fewer interactions or more customers")
+            self.notes = (f"{problem}exponent={fitting:g} is used",)
+            exponent = fitting
+            generator = np.random.default_rng([config.seed, 0])
+            layers = _make_layers(config, exponent, generator)
+        self.config = replace(config, exponent=exponent)
         self.world: World = (
             HyperbolicPlane(layers, config.interactions, config.temperature, generator)
             if config.space == "hyperbolic"
             else FlatSquare(layers, config.temperature, generator)
         )
-        if layers.degrees.max() > config.customers * (1 + ROUNDING):
-            raise ConfigError(
-                f"with exponent {config.exponent} the most popular item needs {layers.degrees.max():,.0f} customers; "
-                f"there are {config.customers:,}: {self._suitable_exponent()}give fewer interactions or more customers"
-            )
         # In random order, so that ids do not reveal popularity.
         self.numbers: Integers = generator.permutation(config.items)
         self.block_count = -(-config.customers // config.block_customers)
@@ -178,16 +192,6 @@ class SyntheticShop:
         items = self._choose(generator, customer, lengths, self._places(generator, opens_history, opens_session))
         return customer, items, _times(generator, customer, opens_history, opens_session, config), opens_session
 
-    def _suitable_exponent(self) -> str:
-        """The next exponent with which no item needs more customers than there are."""
-        config = self.config
-        for tenths in range(int(10 * config.exponent) + 1, 201):
-            generator = np.random.default_rng([config.seed, 0])
-            layers = Layers(config.items, config.interactions, tenths / 10, generator)
-            if layers.degrees.max() <= config.customers * (1 + ROUNDING):
-                return f"give exponent={tenths / 10:g} or more, or "
-        return ""
-
     def _calibrate(self) -> None:
         """Draw the first block a few times, each time raising the degrees of items with fewer links than expected.
 
@@ -238,6 +242,22 @@ class SyntheticShop:
         return items
 
 
+def _make_layers(config: SyntheticConfig, exponent: float, generator: np.random.Generator) -> Layers:
+    return Layers(config.items, config.interactions, exponent, generator)
+
+
+def _fits(layers: Layers, config: SyntheticConfig) -> bool:
+    return bool(layers.degrees.max() <= config.customers * (1 + ROUNDING))
+
+
+def _find_exponent(config: SyntheticConfig, exponent: float) -> float | None:
+    """The next exponent with which no item needs more customers than there are."""
+    for tenths in range(int(10 * exponent) + 1, 201):
+        if _fits(_make_layers(config, tenths / 10, np.random.default_rng([config.seed, 0])), config):
+            return tenths / 10
+    return None
+
+
 def synthetic_shop(
     customers: int = 3_000,
     items: int = 1_000,
@@ -270,9 +290,10 @@ def synthesize(
             degrees += np.bincount(shop.items["item"].search_sorted(events["item"]).to_numpy(), minlength=len(degrees))
             if progress:
                 progress(number + 1, shop.block_count)
-        manifest = {"kind": "synthetic", "schema": 1, "options": asdict(config), "items_met": int((degrees > 0).sum())}
+        counts = {"items_met": int((degrees > 0).sum())}
+        manifest = {"kind": "synthetic", "schema": 1, "options": asdict(shop.config), **counts}
         (folder / "manifest.json").write_text(json.dumps(manifest, indent=2) + "\n")
-    return SyntheticReport(config, Path(out) / "events", Path(out) / "items.parquet", degrees)
+    return SyntheticReport(shop.config, shop.notes, Path(out) / "events", Path(out) / "items.parquet", degrees)
 
 
 def _with_generation(ids: pl.Series, numbers: Integers) -> pl.Series:

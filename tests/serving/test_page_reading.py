@@ -41,7 +41,6 @@ def test_the_neighbourhood_of_the_customer_depends_on_the_history_alone(visit: V
         lambda: visit.page.locator("#k").select_option("50"),
         lambda: visit.page.locator("#diversity").fill("0.9"),
         lambda: visit.page.locator("#category").select_option(index=3),
-        lambda: visit.page.locator(f"{OWN_LINES} >> nth=0 >> [data-action=similar]").click(),
     ]
     for change in changes:
         before = visit.results()

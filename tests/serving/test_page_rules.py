@@ -12,6 +12,7 @@ import pytest
 
 from tests.serving.accessibility import needs_axe, serious_findings
 from tests.serving.page_visit import (  # noqa: F401
+    OWN_LINES,
     Shop,
     Visit,
     browser,
@@ -22,7 +23,7 @@ from tests.serving.page_visit import (  # noqa: F401
 )
 from tests.serving.running_service import wait_until
 
-PRESSED = "#experiences [aria-pressed=true]"
+SELECTED = "#experiences [aria-selected=true]"
 PICTURE = "https://shop.example/picture.svg"
 SVG = '<svg xmlns="http://www.w3.org/2000/svg" width="56" height="72"><rect width="56" height="72" fill="#888"/></svg>'
 
@@ -33,24 +34,55 @@ def without_rules(shop: Shop) -> Iterator[None]:
     assert shop.service.http.put("/v1/rules", json={"rules": []}).status_code == 200
 
 
-def test_each_kind_of_list_has_its_button(visit: Visit) -> None:
+def tab(visit: Visit, name: str) -> Any:
+    return visit.page.get_by_role("tab", name=name, exact=True)
+
+
+def test_each_kind_of_list_has_its_tab(visit: Visit, shop: Shop) -> None:
     visit.open()
-    expect(visit.page.locator(PRESSED)).to_have_text("For the customer")
+    expect(visit.page.locator(SELECTED)).to_have_text("For you")
     personal, history = visit.results(), visit.history()
-    visit.page.get_by_role("button", name="Similar items").click()
-    visit.settled()
-    expect(visit.page.locator(PRESSED)).to_have_text("Similar items")
+    tab(visit, "Similar").click()
     expect(visit.page.locator("#results-heading")).to_contain_text("Similar to")
-    assert history[-1] not in visit.results()
-    visit.page.get_by_role("button", name="Outfit").click()
-    expect(visit.page.locator("#results-heading")).to_have_text("Completes the history")
     visit.settled()
-    visit.page.get_by_role("button", name="For the customer").click()
+    expect(visit.page.locator(SELECTED)).to_have_text("Similar")
+    assert history[-1] not in visit.results()
+    tab(visit, "Instead of").click()
+    expect(visit.page.locator("#results-heading")).to_contain_text("Instead of")
+    visit.settled()
+    found = shop.service.http.get(f"/v1/items/{history[-1]}/alternatives").json()["items"]
+    assert visit.results() == [item["id"] for item in found]
+    tab(visit, "Goes with").click()
+    expect(visit.page.locator("#results-heading")).to_have_text("Goes with the history")
+    visit.settled()
+    tab(visit, "For you").click()
     expect(visit.page.locator("#results-heading")).to_have_text("Recommended")
     visit.settled()
     assert visit.results() == personal
+    visit.page.keyboard.press("ArrowRight")
+    expect(visit.page.locator("#results-heading")).to_contain_text("Similar to")
+    expect(tab(visit, "Similar")).to_be_focused()
     visit.page.locator("#clear").click()
-    expect(visit.page.get_by_role("button", name="Outfit")).to_be_disabled()
+    expect(tab(visit, "Goes with")).to_be_disabled()
+
+
+def test_an_item_of_the_list_has_alternatives(visit: Visit, shop: Shop) -> None:
+    visit.open()
+    item = visit.results()[2]
+    visit.page.locator(f"{OWN_LINES} >> nth=2 >> [data-action=alternatives]").click()
+    expect(visit.page.locator("#results-heading")).to_contain_text("Instead of")
+    expect(visit.page.locator("#customer-place")).to_contain_text("The list is about")
+    expect(visit.page.locator("#go-to-star")).to_be_hidden()
+    visit.settled()
+    assert item not in visit.results()
+    tab(visit, "Similar").click()
+    expect(visit.page.locator("#results-heading")).to_contain_text("Similar to")
+    visit.settled()
+    found = shop.service.http.get(f"/v1/items/{item}/similar").json()["items"]
+    assert visit.results() == [one["id"] for one in found], "the same item, and not the newest of the history"
+    visit.page.locator("#leave-item").click()
+    expect(visit.page.locator(SELECTED)).to_have_text("For you")
+    expect(visit.page.locator("#go-to-star")).to_be_visible()
 
 
 def test_a_rule_is_tried_saved_and_named(visit: Visit, shop: Shop, without_rules: None) -> None:
@@ -110,6 +142,10 @@ def test_prices_and_pictures_are_shown(pictured: None, visit: Visit) -> None:
     expect(picture).to_have_attribute("src", PICTURE)
     picture.scroll_into_view_if_needed()
     visit.page.wait_for_function("document.querySelector('#own-results img').naturalWidth === 56")
+    box = picture.bounding_box()
+    at = "([x, y]) => document.elementFromPoint(x, y).className"
+    assert visit.page.evaluate(at, [box["x"] + 40, box["y"] + 60]) == "picture", "nothing covers it"
+    assert visit.page.evaluate(at, [box["x"] + 8, box["y"] + 8]) == "place", "but the number of the line"
     assert set(visit.faults) == {PICTURE}, "pictures are all that comes from elsewhere"
     visit.page.goto("about:blank")
     visit.faults.clear()

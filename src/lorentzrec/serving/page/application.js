@@ -1,11 +1,12 @@
 /** The page: actions of the reader become requests to the service, and its responses become lists and a picture. */
 
-import { CatalogueMap } from "./catalogue_map.js";
+import { CatalogueMap, byFrequency } from "./catalogue_map.js";
 import { Customer } from "./customer.js";
 import { Disk } from "./disk.js";
 import { byId, element, titleOf } from "./element.js";
+import { Experiences } from "./experiences.js";
 import { examplesOfCategories, examplesOfMap } from "./examples.js";
-import { fillResults, fillHistory } from "./item_lists.js";
+import { fillResults, fillHistory, markCentral } from "./item_lists.js";
 import { KnownItems } from "./known_items.js";
 import { Legend } from "./legend.js";
 import { SCORES, factsOf, isPopular, noticeOf, rulesOf } from "./notices.js";
@@ -42,12 +43,9 @@ class Application {
     this.legend = new Legend(byId("legend"), (code) => this.disk.highlight(code));
     this.search = new Search(this.service, (item) => this.add(item), (error) => this.fail(error, () => {}));
     this.trial = new RuleTrial({ attempt: (action) => this.#attempt(action), service: this.service, refresh: () => this.refresh() });
-    /** Whether the history is completed like a basket. */
-    this.completing = false;
+    this.experiences = new Experiences((name) => this.#showExperience(name));
     /** @type {import("./service.js").Model | null} */
     this.model = null;
-    /** The item whose similar items are shown instead of recommendations. @type {Item | null} */
-    this.similarTo = null;
     /** @type {Recommendations[]} of an arm, and of the arm that it is compared with */
     this.results = [];
     this.loading = false;
@@ -153,7 +151,8 @@ class Application {
       this.known.remember(results[0]);
       byId("problem").hidden = true;
       this.#showResults();
-      await this.picture.draw(this.customer.history, results[0].items, this.similarTo, this.model?.recency ?? 1);
+      const central = await this.picture.draw(this.customer.history, results[0].items, this.experiences.item, this.model?.recency ?? 1);
+      if (!signal.aborted) markCentral(byId("own-results"), central);
     } catch (error) {
       if (!signal.aborted) this.fail(error, () => this.refresh());
     } finally {
@@ -166,22 +165,22 @@ class Application {
     const k = Number(byId("k").value);
     const categories = byId("category").value ? [byId("category").value] : [];
     const diversity = Number(byId("diversity").value);
-    const { similarTo, service } = this;
+    const { experiences, service } = this;
     return [byId("arm").value, byId("other-arm").value].filter(Boolean).map((arm) => {
       const options = { k, categories, diversity, arm };
       const basket = this.customer.history.map(({ id }) => id);
       const { tried } = this.trial;
       if (tried) {
         const shown = { ...options, fields: ["price", "image"] };
-        const request = similarTo
-          ? { similar: { ...shown, item: similarTo.id } }
-          : this.completing
+        const request = experiences.item
+          ? { [experiences.shown]: { ...shown, item: experiences.item.id } }
+          : experiences.shown === "outfits"
             ? { basket: { ...shown, reasons: true, items: basket } }
             : { recommend: { ...shown, reasons: true, ...this.customer.query } };
         return service.preview(tried, request, arm, signal);
       }
-      if (similarTo) return service.similar(similarTo.id, options, signal);
-      if (this.completing) return service.basket(basket, options, signal);
+      if (experiences.item) return service.ofItem(experiences.item.id, experiences.shown, options, signal);
+      if (experiences.shown === "outfits") return service.basket(basket, options, signal);
       return service.recommend({ ...this.customer.query, ...options }, signal);
     });
   }
@@ -214,16 +213,13 @@ class Application {
 
   #showResults() {
     const [result, other] = this.results;
-    byId("results-heading").textContent = this.similarTo ? `Similar to ${titleOf(this.similarTo)}` : this.completing ? "Completes the history" : "Recommended";
-    byId("leave-similar").hidden = !this.similarTo;
-    const experience = this.similarTo ? "similar" : this.completing ? "basket" : "personal";
-    for (const button of byId("experiences").children) {
-      button.setAttribute("aria-pressed", String(button.dataset.experience === experience));
-      button.disabled = button.dataset.experience !== "personal" && this.customer.history.length === 0 && !this.similarTo;
-    }
+    const { experiences } = this;
+    byId("results-heading").textContent = experiences.heading;
+    byId("leave-item").hidden = !experiences.item;
+    experiences.mark(this.customer.history.length === 0);
     this.trial.offer(result.items, this.model?.categories ?? []);
     byId("rules-note").textContent = rulesOf(result.rules ?? [], Boolean(this.trial.tried));
-    byId("milliseconds").textContent = this.trial.tried ? "" : `${result.milliseconds.toFixed(1)} ms`;
+    byId("milliseconds").textContent = this.trial.tried ? "" : `The service took ${result.milliseconds.toFixed(1)} ms.`;
     const notice = noticeOf(result);
     byId("notice").textContent = notice;
     byId("notice").hidden = !notice;
@@ -231,10 +227,11 @@ class Application {
     byId("other-side").hidden = byId("own-heading").hidden = !other;
     byId("results").classList.toggle("two", Boolean(other));
     byId("own-heading").textContent = result.arm;
+    this.#colourCategories([...result.items, ...(other?.items ?? [])]);
     const ids = new Set(result.items.map(({ id }) => id));
     const shared = new Set(other?.items.map(({ id }) => id).filter((id) => ids.has(id)) ?? []);
     const scored = this.#scoreOf(result);
-    const explained = !this.similarTo && !isPopular(result);
+    const explained = experiences.explained && !isPopular(result);
     byId("score-help").textContent = SCORES[scored];
     byId("because-help").hidden = !explained;
     const options = {
@@ -243,7 +240,8 @@ class Application {
       explained,
       colourOf: (/** @type {string | null} */ category) => this.#colourOf(category),
       add: (/** @type {Item} */ item) => this.add(item),
-      similar: (/** @type {Item} */ item) => this.#showSimilar(item),
+      similar: (/** @type {Item} */ item) => this.#showItem("similar", item),
+      alternatives: (/** @type {Item} */ item) => this.#showItem("alternatives", item),
       show: this.disk.map ? (/** @type {Item} */ item) => this.#showOnDisk(item) : null,
     };
     fillResults(byId("own-results"), result.items, { ...options, emphasise: (place) => this.disk.show({ emphasised: place }) });
@@ -253,11 +251,12 @@ class Application {
     fillResults(byId("other-results"), other.items, { ...options, scored: this.#scoreOf(other) });
   }
 
-  /** What the scores in a list are. @param {Recommendations} result @returns {"distance" | "inner" | "similar" | "count"} */
+  /** What the scores in a list are. @param {Recommendations} result @returns {"distance" | "inner" | "similar" | "alternatives" | "count"} */
   #scoreOf(result) {
     if (isPopular(result)) return "count";
     const used = this.model?.arms.find(({ arm }) => arm === result.arm);
-    return this.similarTo ? "similar" : (used?.score ?? "distance");
+    const { shown } = this.experiences;
+    return shown === "similar" || shown === "alternatives" ? shown : (used?.score ?? "distance");
   }
 
   /** @param {Item} item brought to the middle, and into sight where the disk is above the lists */
@@ -267,6 +266,17 @@ class Application {
     if (row === null || !disk.map || row >= disk.map.count) return;
     disk.goTo({ point: disk.map.at(row), label: titleOf(item) });
     disk.stage.scrollIntoView({ block: "nearest" });
+  }
+
+  /** The categories that the reader looks at have colours. @param {Item[]} items of the lists */
+  #colourCategories(items) {
+    const { map, palette } = this.disk;
+    if (!map) return;
+    const listed = byFrequency([...items, ...this.customer.history].map(({ category }) => category));
+    const codes = [byId("category").value, ...listed].map((name) => map.categories.indexOf(name)).filter((code) => code >= 0);
+    if (!map.colour(codes)) return;
+    this.disk.recolour();
+    this.legend.fill(map, palette);
   }
 
   /** @param {string | null} category */
@@ -285,7 +295,7 @@ class Application {
       } else {
         this.customer.choose(item);
       }
-      this.similarTo = null;
+      this.experiences.show(this.experiences.shown === "outfits" ? "outfits" : "personal");
       await this.refresh();
     });
   }
@@ -310,30 +320,29 @@ class Application {
   /** @param {Item[]} items */
   #replaceHistory(items) {
     this.customer.chosen = items;
-    this.similarTo = null;
+    this.experiences.show("personal");
     return this.refresh();
   }
 
-  /** @param {Item | null} item null goes back to the recommendations */
-  async #showSimilar(item) {
-    this.similarTo = item;
-    this.completing = false;
+  /** @param {import("./experiences.js").Experience} name @param {Item | null} item null goes back to the recommendations */
+  async #showItem(name, item) {
+    this.experiences.show(name, item);
     await this.refresh();
     byId("results-heading").focus();
   }
 
-  /** @param {string} name of an experience: similar items are those of the newest item of the history */
+  /** A tab about an item is about the one that was asked for, or the newest of the history. @param {import("./experiences.js").Experience} name */
   #showExperience(name) {
     const { history } = this.customer;
-    this.completing = name === "basket";
-    this.similarTo = name === "similar" ? history[history.length - 1] : null;
+    const about = name === "similar" || name === "alternatives";
+    this.experiences.show(name, about ? (this.experiences.item ?? history[history.length - 1]) : null);
     return this.refresh();
   }
 
   /** @param {string | null} id a known customer, or null for a new one */
   async #become(id) {
     this.customer.become(id, id === null ? [] : await this.service.history(id));
-    this.similarTo = null;
+    this.experiences.show("personal");
     byId("customer-id").value = id ?? "";
     byId("customer-found").textContent = id !== null && this.customer.stored.length === 0 ? `Nothing is stored about ${id}, so the popular items are shown.` : "";
     byId("customer-panel").open ||= id !== null;
@@ -376,14 +385,14 @@ class Application {
       const help = byId("reading-help");
       help.hidden = !help.hidden;
       byId("reading").setAttribute("aria-expanded", String(!help.hidden));
+      byId("results").classList.toggle("scored", !help.hidden);
     });
     press("go-to-star", () => this.disk.goToStar());
     press("clear", () => {
       this.#replaceHistory([]);
       byId("search").focus();
     });
-    for (const button of byId("experiences").children) button.addEventListener("click", () => this.#showExperience(button.dataset.experience));
-    press("leave-similar", () => this.#showSimilar(null));
+    press("leave-item", () => this.#showItem("personal", null));
     press("leave-customer", () => this.#attempt(async () => {
       await this.#become(null);
       await this.refresh();

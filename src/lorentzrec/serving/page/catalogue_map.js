@@ -30,7 +30,7 @@ export class CatalogueMap {
     this.popularity = new Float32Array(bytes, 12 * this.count, this.count);
     /** All categories, most popular first. */
     this.byPopularity = this.#byPopularity();
-    /** The category of each colour: the most popular ones, for as long as the map is shown. */
+    /** The category of each colour: at first the most popular ones. */
     this.coloured = this.byPopularity.slice(0, COLOURED);
     this.groups = this.#groups();
     this.sizes = this.#sizes();
@@ -40,6 +40,22 @@ export class CatalogueMap {
     this.bySize = Uint32Array.from(this.sizes.keys()).sort((a, b) => this.sizes[b] - this.sizes[a]);
     /** Rows in the order of drawing: grey before coloured, then large before small, so that nothing hides. */
     this.order = this.#order();
+  }
+
+  /**
+   * Gives these categories a colour; each takes that of the least popular one which is not among them. A category keeps
+   * its colour for as long as it has one. @param {number[]} codes most important first
+   * @returns {boolean} whether a colour has changed
+   */
+  colour(codes) {
+    const wanted = [...new Set(codes)].slice(0, this.coloured.length);
+    const free = this.byPopularity.filter((code) => this.coloured.includes(code) && !wanted.includes(code));
+    const without = wanted.filter((code) => !this.coloured.includes(code));
+    for (const code of without) this.coloured[this.coloured.indexOf(/** @type {number} */ (free.pop()))] = code;
+    if (without.length === 0) return false;
+    this.groups = this.#groups();
+    this.order = this.#order();
+    return true;
   }
 
   /** @param {number} row */

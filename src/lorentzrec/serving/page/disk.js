@@ -87,6 +87,12 @@ export class Disk {
     this.view.jumpTo(ORIGIN, map?.fittingZoom ?? 1);
   }
 
+  /** The categories have other colours. */
+  recolour() {
+    if (this.map) this.points.load(this.map);
+    this.redraw();
+  }
+
   /** @param {number} code of the category to bring out, or -1 */
   highlight(code) {
     this.highlighted = code;

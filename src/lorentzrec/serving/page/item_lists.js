@@ -55,15 +55,16 @@ function because(reasons) {
  * @param {import("./service.js").RecommendedItem[]} items best first
  * @param {object} options
  * @param {Set<string>} options.shared ids that the other list contains, too
- * @param {"distance" | "inner" | "similar" | "count"} options.scored what the scores are
+ * @param {"distance" | "inner" | "similar" | "alternatives" | "count"} options.scored what the scores are
  * @param {boolean} options.explained whether items of the history are given as reasons
  * @param {(category: string | null) => string} options.colourOf
  * @param {(item: Item) => void} options.add
  * @param {(item: Item) => void} options.similar
+ * @param {(item: Item) => void} options.alternatives
  * @param {((item: Item) => void) | null} options.show a title is pressed; null where there is no disk
  * @param {(place: number) => void} [options.emphasise] a line is pointed at (-1: none)
  */
-export function fillResults(list, items, { shared, scored, explained, colourOf, add, similar, show, emphasise }) {
+export function fillResults(list, items, { shared, scored, explained, colourOf, add, similar, alternatives, show, emphasise }) {
   // One word for the scores of a list, also where only some are raised.
   const raised = scored === "distance" && items.some(({ because: reasons }) => reasons?.some(({ kind }) => kind !== "near"));
   const lines = items.map((item, place) => {
@@ -86,12 +87,18 @@ export function fillResults(list, items, { shared, scored, explained, colourOf, 
         { className: "facts" },
         ...(item.category ? [element("span", {}, swatchOf(colourOf(item.category)), item.category)] : []),
         ...(price ? [element("span", { className: "price" }, price)] : []),
-        element("span", { title: score.title }, score.text),
+        element("span", { className: "score", title: score.title }, score.text),
         ...(item.new ? [element("em", { className: "new", title: "The model does not contain this item yet: its first customers or similar items place it." }, "new")] : []),
         ...(shared.has(item.id) ? [element("em", {}, "in both")] : []),
       ),
       ...(explained ? [because(item.because)] : []),
-      element("div", { className: "buttons" }, button("add", `Add ${title} to the history`, add, "Add"), button("similar", `Similar to ${title}`, similar, "Similar")),
+      element(
+        "div",
+        { className: "buttons" },
+        button("add", `Add ${title} to the history`, add, "Add"),
+        button("similar", `Similar to ${title}`, similar, "Similar"),
+        button("alternatives", `Instead of ${title}`, alternatives, "Instead"),
+      ),
     );
     if (emphasise) {
       for (const event of ["pointerenter", "focusin"]) line.addEventListener(event, () => emphasise(place));
@@ -100,4 +107,11 @@ export function fillResults(list, items, { shared, scored, explained, colourOf, 
     return line;
   });
   refill(list, lines.length ? lines : [element("li", { className: "nothing" }, "Nothing to recommend here. Choose another category, or clear the history.")], null);
+}
+
+/** Says why an item is drawn in the middle of the disk, away from the others. @param {HTMLElement} list @param {boolean[]} central for each line */
+export function markCentral(list, central) {
+  for (const [place, line] of [...list.children].entries()) {
+    if (central[place]) line.querySelector(".facts")?.append(element("em", { className: "central" }, "popular: near to everyone"));
+  }
 }

@@ -31,6 +31,7 @@ export const SCORES = {
   distance: "the distance, smaller is better",
   inner: "the inner product, larger is better",
   similar: "how alike customers and directions are, up to 1, larger is better",
+  alternatives: "how alike customers and directions are, with a part for popularity, larger is better",
   boosted: "minus the distance, raised by what is often bought together, larger is better",
   count: "how often the item was chosen in the training data",
 };
@@ -41,6 +42,7 @@ const TEXTS = {
   // A minus sign that does not look like a hyphen, or break.
   inner: (score) => `score ${score.toFixed(3).replace("-", "\u2212")}`,
   similar: (score) => `similarity ${score.toFixed(2).replace("-", "\u2212")}`,
+  alternatives: (score) => TEXTS.inner(score),
   boosted: (score) => TEXTS.inner(score),
   count: (score) => `chosen ${score.toLocaleString("en")} ${score === 1 ? "time" : "times"}`,
 };

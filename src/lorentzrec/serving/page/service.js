@@ -107,14 +107,15 @@ export class Service {
   }
 
   /**
-   * @param {string} id @param {{k: number, categories: string[], diversity: number, arm: string}} options @param {AbortSignal} [signal]
+   * Similar items, or alternatives to it.
+   * @param {string} id @param {string} kind @param {{k: number, categories: string[], diversity: number, arm: string}} options @param {AbortSignal} [signal]
    * @returns {Promise<Recommendations>}
    */
-  similar(id, { k, categories, diversity, arm }, signal) {
+  ofItem(id, kind, { k, categories, diversity, arm }, signal) {
     const parameters = new URLSearchParams([["k", String(k)], ["diversity", String(diversity)], ["arm", arm]]);
     for (const name of categories) parameters.append("categories", name);
     for (const name of FIELDS) parameters.append("fields", name);
-    return this.#json(`/v1/items/${segment(id)}/similar?${parameters}`, { signal });
+    return this.#json(`/v1/items/${segment(id)}/${kind}?${parameters}`, { signal });
   }
 
   /** @param {string} query @param {number} limit @param {AbortSignal} [signal] @returns {Promise<Item[]>} */

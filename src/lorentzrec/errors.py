@@ -1,6 +1,7 @@
 """Every error a user can cause or see. Each message is one line that names the cause and ends with the next action.
 Options are named in backticks as in Python (`user_column`, `separator=';'`); the command line prints them as its own
-(`--user-column`, `--separator ';'`). `find_options` and `replace_options` are all that reads such names."""
+(`--user-column`, `--separator ';'`). This module alone reads such names: `replace_options` writes them in another way,
+and an error has its `options`."""
 
 from __future__ import annotations
 
@@ -14,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 _OPTION = re.compile(r"`([a-z]+(?:_[a-z]+)*)(?:=('[^`']*'|\"[^`\"]*\"|\d+))?`")
+_ALTERNATIVE = re.compile(r"`[^`]*` or `[^`]*`")
 
 
 def replace_options(message: str, show: Callable[[str, str | int | None], str]) -> str:
@@ -26,18 +28,6 @@ def replace_options(message: str, show: Callable[[str, str | int | None], str]) 
     return _OPTION.sub(replace, message)
 
 
-def find_options(message: str) -> list[tuple[str, str | int | None]]:
-    """The names and the values of the options in a message, in its order."""
-    found: list[tuple[str, str | int | None]] = []
-
-    def note(name: str, value: str | int | None) -> str:
-        found.append((name, value))
-        return ""
-
-    replace_options(message, note)
-    return found
-
-
 class LorentzrecError(Exception):
     """Base of all errors raised on purpose; the command line prints its message as one line and exits with
     `exit_code`."""
@@ -45,6 +35,23 @@ class LorentzrecError(Exception):
     exit_code = 1
     kind: Enum | None = None
     """Which error it is, where there are several of one class (`lorentzrec.serving.stores.faults.StoreFault`)."""
+
+    @property
+    def options(self) -> list[tuple[str, str | int | None]]:
+        """The names and the values of the options that the message names, in its order."""
+        found: list[tuple[str, str | int | None]] = []
+
+        def note(name: str, value: str | int | None) -> str:
+            found.append((name, value))
+            return ""
+
+        replace_options(str(self), note)
+        return found
+
+    @property
+    def leaves_choice(self) -> bool:
+        """Whether the message leaves a choice between two options: only a person knows which of them is true."""
+        return _ALTERNATIVE.search(str(self)) is not None
 
 
 class InputError(LorentzrecError):

@@ -63,7 +63,7 @@ class Commands(TyperGroup):
             code = _fail(f"{message.rstrip('.')}: see {command} --help", error.exit_code)
         except LorentzrecError as error:
             given = options.get("args") or (args[0] if args else None) or sys.argv[1:]
-            command = suggest_command([str(one) for one in given], str(error))
+            command = suggest_command([str(one) for one in given], error)
             code = _fail(f"{error}; try: {command}" if command else str(error), error.exit_code)
         except OSError as error:
             prefix = f"{error.filename}: " if error.filename else ""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from lorentzrec.cli.output import format_flag
 from lorentzrec.cli.results import kind_of_folder
-from lorentzrec.errors import ConfigError, InputError, find_options
+from lorentzrec.errors import ConfigError, InputError
 
 if TYPE_CHECKING:
     import polars as pl
@@ -61,7 +61,7 @@ def events_at(data: str, reader: str | None = None, **columns: str | None) -> In
     try:
         return Interactions.from_file(data, reader, **given)
     except InputError as error:
-        if {name for name, _ in find_options(str(error))} <= {"reader", *columns}:
+        if {name for name, _ in error.options} <= {"reader", *columns}:
             raise
         raise type(error)(f"{error} (options of lorentzrec prepare: make a dataset first)") from None
 

@@ -75,7 +75,7 @@ print(Interactions.from_pairs(["u", "u"], ["a", "b"], pd.Series([7, 8], dtype="I
 def test_frames_of_pandas_need_no_pyarrow() -> None:
     script = """
 from lorentzrec.data.attributes import ItemAttributes
-from lorentzrec.model.categories import rows_of_categories
+from lorentzrec.model.item_table import read_item_columns, rows_of_categories
 frame = pd.DataFrame({"user": ["u", "v"], "item": ["a", "b"], "time": pd.to_datetime(["2024-01-01", "2024-01-02"])})
 data = Interactions.from_frame(frame)
 print(data.times.tolist())
@@ -89,7 +89,7 @@ table = pd.DataFrame({
 attributes = ItemAttributes.from_frame(table)
 print(attributes.values.series.to_list(), attributes.counts.tolist())
 print(attributes.encode(table.tail(1)).counts.tolist())
-print(rows_of_categories(data.items, table, ["x > y"])[0].tolist())
+print(rows_of_categories(read_item_columns(data.items, table), ["x > y"])[0].tolist())
 """
     values = ["category=x", "kind=k", "price=2.5", "size=1"]
     expected = ["[1704067200, 1704153600]", f"{values} [3, 3, 2]", "[2]", "[0]"]

@@ -154,7 +154,8 @@ def command_lines(name: str, command: Any) -> list[str]:
 def _plain(help: str) -> str:
     """Help without the escapes of Rich, as Markdown; what looks like an option or a file name is code."""
     text = help.replace(r"\[", "[").replace("<", "&lt;").replace("|", "\\|").replace("$", "\\$")
-    return re.sub(r"(?<![\w`-])(--?[a-z][\w-]*|\w+://\S*?(?=[\s,;.]*(?:\s|$)))", r"`\1`", text)
+    option_or_address = r"(?<![\w^-])(--[a-z][\w-]*|-[a-z]\b|\w+://\S*?(?=[\s,;.]*(?:\s|$)))"
+    return re.sub(rf"`[^`]*`|{option_or_address}", lambda found: f"`{found[1]}`" if found[1] else found[0], text)
 
 
 def commands_page() -> str:

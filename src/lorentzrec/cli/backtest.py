@@ -40,8 +40,8 @@ def backtest(
 ) -> None:
     """Compare a full retrain, an update and no update, day by day.
 
-    For each day, every way has a model of what happened before, and is evaluated on the events of the day: each of them
-    is to be found among all items, from all earlier events of its customer.
+    Each of the three has a model of what happened before a day. For each event of the day, it ranks all items from the
+    earlier events of the customer.
 
     $ lorentzrec backtest shop --days 7
     $ lorentzrec backtest ratings.csv --days 30 --until 2024-07-01 --set dimension=20

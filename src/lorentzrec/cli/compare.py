@@ -36,10 +36,11 @@ def compare(
 ) -> None:
     """Train several systems with several seeds, evaluate them on the test part, and test the differences.
 
-    All systems are trained on everything before the test part, or with --leave-validation-out on the training part, as
-    in papers that choose the epoch by the validation part, and evaluated by full ranking. The first system is tested
-    against each of the others: over customers (do these models differ?) and over seeds (do the methods?). Finished runs
-    are kept, so the same command resumes after Ctrl-C, and with another system or more seeds runs only what is new.
+    All systems are trained on everything before the test part and evaluated by full ranking. With
+    --leave-validation-out they are trained on the training part alone, as in papers that choose the epoch by the
+    validation part. The first system is tested against each of the others: over customers (do these models differ?)
+    and over seeds (do the methods?). Finished runs are kept: the same command resumes after Ctrl-C, and another system
+    or more seeds run only what is new.
 
     $ lorentzrec compare shop
     $ lorentzrec compare shop --seeds 5 --config hyperboloid=shop-tuning/hyperboloid.toml \

@@ -53,8 +53,8 @@ def publish(
     """Make a model the current version of a store, from which `lorentzrec serve` recommends.
 
     Running services switch to the new version by themselves, and no response mixes two versions. If anything fails, the
-    current version stays, and at most events of --histories were added. A version that has much fewer items than the
-    current one, or quite other recommendations, is refused with exit code 2.
+    current version stays, and at most events of --histories were added. A version is refused with exit code 2 if it
+    has far fewer items than the current one, or mostly other recommendations.
 
     $ lorentzrec publish model --to file:store --items shop --histories
     $ lorentzrec publish model --to postgresql://shop@db/recommendations --keep 5

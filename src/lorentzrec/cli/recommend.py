@@ -41,7 +41,7 @@ def recommend(
 ) -> None:
     """Recommend items for a history, or for a customer of the training data.
 
-    A history needs no known customer, and no retraining.
+    A history may be of a customer whom the model does not know.
 
     $ lorentzrec recommend model --history sku-1,sku-9
     $ lorentzrec recommend model --user u-17 -k 20 --titles shop

@@ -205,5 +205,5 @@ def _format_time(moment: float) -> str:
 
 
 set_rules.__name__ = "set"  # as a command; in this module, it would hide the type
-RULES = ("Decide about lists: pin, boost, bury, exclude, limit; named sets of items.", (show, set_rules, check, log))
+RULES = ("Pin, boost, bury, exclude or limit items in all lists; name sets of items.", (show, set_rules, check, log))
 """What the commands of this group do, and the commands."""

@@ -122,7 +122,7 @@ _TEXTS = {
     NoteKind.CLOCK_AHEAD: "{events:event is|events are} later than the clock of this computer: not counted as recent",
     NoteKind.ITEMS_ADDED: "{items:item was|items were} added without training",
     NoteKind.ITEMS_NOT_PLACED: "{items:new item is|new items are} left out, with {events:event|events}: "
-    "their customers have no event with a known item, nor do they have known attributes",
+    "they have no known attributes, and their customers no event with a known item",
     NoteKind.NOT_IN_MEMORY: "the memory does not have the {items:added item|added items} yet: "
     "points alone recommend them",
     NoteKind.ITEMS_PLACED: "{items:new item starts|new items start} where their customers or attributes place them, "

@@ -40,6 +40,7 @@ from lorentzrec.model.notes import Note, NoteKind
 from lorentzrec.model.reality_check import RealityCheck
 from lorentzrec.model.record import EpochRecord
 from lorentzrec.points.attribute_points import AttributePoints, compose
+from lorentzrec.points.complements import build_complements
 from lorentzrec.points.memory import Memory, build_memory
 from lorentzrec.points.points import Points
 from lorentzrec.points.repeats import Repeats, find_rates
@@ -66,6 +67,7 @@ class TrainingRun:
         attributes: Any = None,
         start: Model | None = None,
         learn: Booleans | None = None,
+        complements: bool | None = None,
     ) -> None:
         """Decide what `config` leaves open, hold out events for validation, and initialise the points.
 
@@ -76,10 +78,17 @@ class TrainingRun:
         takes the attributes of the start model, if it has any.
         start: the model whose points to start from.
         learn: which events to learn from. None means all; the others only count as part of histories.
+        complements: learn what is bought together, for outfits. None: if the events are in orders, unless the start
+        model has no complements.
         """
         if validate_every < 1:
             raise InputError(f"validate_every={validate_every}: validate after every 1, 2, ... epochs")
         self.data, self.metric, self.validate_every = data, metric, validate_every
+        if complements and not data.in_orders:
+            raise InputError(
+                "complements are learned from orders, and these events are in none: "
+                "give orders or times of events, or leave complements out"
+            )
         self.start = start
         self.given = config if config is not None and start is None else TrainingConfig()
         """The settings that the caller chose."""
@@ -97,6 +106,9 @@ class TrainingRun:
                 self.config = self.config.with_recency(choice.recency)
                 kind = NoteKind.RECENCY if choice.recency < 1 else NoteKind.RECENCY_KEPT
                 recency_notes.append(Note(kind, asdict(choice) | {"metric": metric}))
+        if complements is None:
+            complements = data.in_orders and (start is None or start.complements is not None)
+        self.with_complements = complements
         self._hold_out_events(validation, learn)
         self.attributes, unused = _select_attributes(attributes, self.config, self.training_data, start)
         if self.attributes is not None and make_runner is not None:
@@ -302,6 +314,7 @@ class TrainingRun:
             repeats=repeats,
             trend=trend,
             similarity=similarity,
+            complements=build_complements(self.data) if self.with_complements else None,
             item_counts=self.data.item_counts,
         )
         return replace(

@@ -46,6 +46,7 @@ def train(
     validate_every: int = 1,
     callbacks: Sequence[Callable[[EpochRecord], None]] = (),
     attributes: Any = None,
+    complements: bool | None = None,
     start: Model | None = None,
 ) -> Model:
     """Learn the points. Hyper-parameters that `config` leaves open are chosen from the data; the model's config has
@@ -66,6 +67,8 @@ def train(
     with the model so far as its attribute `model`.
     attributes: what items' points are composed of: `ItemAttributes`, or a data frame with a column `item`, whose other
     columns but title and image are attributes.
+    complements: learn from orders what is bought together, which `Model.complete` makes outfits by. None: if at least
+    half of the events have an order with several events.
     start: a model to continue from. Its items keep their points and come first, new ones are placed as by
     `Model.add_items`, and `config`, or what it leaves open, is that of the model, with 2 epochs at its last learning
     rate. It keeps its attributes, for items of which `attributes` has none. `lorentzrec.update` trains only on what is
@@ -81,6 +84,7 @@ def train(
         metric=metric,
         validate_every=validate_every,
         attributes=attributes,
+        complements=complements,
         start=start,
     )
     model = run_training(run, checkpoint, resume, progress, callbacks)
@@ -97,6 +101,7 @@ def prepare_run(
     metric: str = VALIDATION_METRIC,
     validate_every: int = 1,
     attributes: Any = None,
+    complements: bool | None = None,
     start: Model | None = None,
 ) -> TrainingRun:
     """The run of `train`, before its first epoch. The arguments are those of `train`."""
@@ -105,7 +110,16 @@ def prepare_run(
     if start is not None:
         data = with_items_of(start, data)
         validation = None if validation is None else reindex(validation, validation.users, data.items)
-    return TrainingRun(data, config, validation, metric, validate_every, start=start, attributes=attributes)
+    return TrainingRun(
+        data,
+        config,
+        validation,
+        metric,
+        validate_every,
+        start=start,
+        attributes=attributes,
+        complements=complements,
+    )
 
 
 def run_training(

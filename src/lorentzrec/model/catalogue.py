@@ -108,7 +108,7 @@ def add_items(model: Model, events: Interactions | None, attributes: Any = None)
             left_out[memory.columns] = False
     if memory is not None and left_out.any():
         notes.append(Note(NoteKind.NOT_IN_MEMORY, {"items": int(left_out.sum())}))
-    separate, similarity = model.points.separate, model.similarity
+    separate, similarity, complements = model.points.separate, model.similarity, model.complements
     return replace(
         model,
         items=kept.items,
@@ -122,6 +122,7 @@ def add_items(model: Model, events: Interactions | None, attributes: Any = None)
             repeats=None if model.repeats is None else model.repeats.extend(known + new),
             trend=None if model.trend is None else model.trend.extend(known + new),
             similarity=None if similarity is None else similarity.extend(known + new),
+            complements=None if complements is None else complements.extend(known + new),
         ),
         users=None if model.users is None else users,
         user_points=user_points,

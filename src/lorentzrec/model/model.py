@@ -49,9 +49,11 @@ from lorentzrec.model.recommendations import RecommendationBatch, Recommendation
 from lorentzrec.model.record import EpochRecord
 from lorentzrec.points.alternatives import Alternatives, find_alternatives
 from lorentzrec.points.attribute_points import AttributePoints
+from lorentzrec.points.complements import Complements
 from lorentzrec.points.diversity import check_diversity
 from lorentzrec.points.fallbacks import Cause, Fallback, unknown_fallbacks
 from lorentzrec.points.memory import Memory
+from lorentzrec.points.outfits import OutfitOptions, Outfits, complete_rows
 from lorentzrec.points.points import Points, read_only
 from lorentzrec.points.ranking import Ranker, Variant
 from lorentzrec.points.reasons import Reason
@@ -167,6 +169,11 @@ class Model:
     def similarity(self) -> Similarity | None:
         """See `Points.similarity`."""
         return self.points.similarity
+
+    @property
+    def complements(self) -> Complements | None:
+        """See `Points.complements`."""
+        return self.points.complements
 
     @property
     def attributes(self) -> AttributePoints | None:
@@ -415,6 +422,43 @@ class Model:
         found = find_alternatives(self._alternatives_by(columns), rows.tolist(), options)
         return self._name(found, queries=wanted)
 
+    def complete(
+        self,
+        basket: Iterable[Id],
+        k: int = 10,
+        *,
+        per_category: int = 1,
+        slots: Iterable[str] | None = None,
+        budget: float | None = None,
+        exclude: Iterable[Id] = (),
+        allow: Iterable[Id] | None = None,
+        where: Mapping[str, Any] | None = None,
+        item_table: Any = None,
+        reasons: bool = False,
+    ) -> Recommendations:
+        """At most `k` items that complete a `basket` (item ids) to an outfit, best first: items of categories that are
+        not in it, which customers buy in one order with its items.
+
+        per_category: the largest number of items of one category.
+        slots: the categories to fill, also those of the basket; none of them gets a second item before all that can be
+        filled have one.
+        budget: what the items of the outfit may cost together, by the column price of the table. Items without a price
+        are left out then.
+        reasons: also return the items of the basket that each item is bought together with. The other options are those
+        of `recommend`.
+        """
+        items = plain_list(basket, "the basket")
+        if not items:
+            raise InputError("the basket is empty: give at least one item")
+        rows = known_rows(self.items, items, "item")
+        columns = self._columns(item_table)
+        require_categories(columns)
+        outfits = self._outfits_by(columns)
+        names = None if slots is None else plain_list(slots, "slots")
+        wanted = OutfitOptions(per_category, None if names is None else outfits.find_slots(names), budget)
+        options = self._item_options(k, exclude, reasons, *self._allowed(allow, (), where, columns))
+        return self._name([complete_rows(outfits, rows, options, wanted)])[0]
+
     def item_columns(self, table: Any) -> ItemColumns:
         """A frame with the column item (or id) and others, read for this model: give it as `item_table` of many calls,
         which then do not read the frame again."""
@@ -561,6 +605,16 @@ class Model:
         if columns not in self._alternatives:
             self._alternatives[columns] = Alternatives(self._similar, CategoryTree(columns))
         return self._alternatives[columns]
+
+    @cached_property
+    def _outfits(self) -> WeakKeyDictionary[ItemColumns, Outfits]:
+        """What makes outfits, by the columns with the categories."""
+        return WeakKeyDictionary()
+
+    def _outfits_by(self, columns: ItemColumns) -> Outfits:
+        if columns not in self._outfits:
+            self._outfits[columns] = Outfits(self.ranker, columns)
+        return self._outfits[columns]
 
     @cached_property
     def _customers(self) -> tuple[NDArray[np.int64], Scorer]:

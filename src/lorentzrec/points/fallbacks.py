@@ -28,6 +28,12 @@ class FallbackKind(StrEnum):
     """Unknown categories were left out."""
     BASKET = "basket"
     """No category was left out for a basket."""
+    NOT_LEARNED = "not_learned"
+    """An outfit of items that customers of the basket would like, because the model has no complements."""
+    BUDGET = "budget"
+    """The budget left something out of an outfit."""
+    SLOTS = "slots"
+    """Slots of an outfit stay open."""
     WIDENED = "widened"
     """Items of the parent category follow, because the category has too few alternatives."""
     NO_CATEGORY = "no_category"
@@ -55,6 +61,12 @@ class Cause(Enum):
     UNKNOWN_CATEGORIES = FallbackKind.CATEGORIES, "{unknown} of {total} categories {are} unknown"
     BASKET_WITHOUT_CATEGORIES = FallbackKind.BASKET, "no category of its items is known, so none is left out"
     BASKET_OF_ALL_CATEGORIES = FallbackKind.BASKET, "nothing is left outside its categories, so none is left out"
+    EMPTY_BASKET = FallbackKind.POPULAR, "the basket is empty"
+    NO_COMPLEMENTS = FallbackKind.NOT_LEARNED, "the model has not learned from orders what is bought together"
+    ITEMS_WITHOUT_PRICE = FallbackKind.BUDGET, "{unknown} of {total} items {have} no price, and {are} left out"
+    NOTHING_WITHIN_BUDGET = FallbackKind.BUDGET, "nothing fits the budget"
+    SLOTS_BEYOND_BUDGET = FallbackKind.SLOTS, "{unknown} of {total} slots {are} too expensive for the budget"
+    SLOTS_WITHOUT_ITEMS = FallbackKind.SLOTS, "{unknown} of {total} slots {have} no item that can be recommended"
     FEW_OF_CATEGORY = (
         FallbackKind.WIDENED,
         "{unknown} of {total} are of its category, others of the parent category",
@@ -89,7 +101,8 @@ class Fallback:
 
     def __str__(self) -> str:
         kind, text = self.cause.value
-        reason = text.format(unknown=self.unknown, total=self.total, are="is" if self.unknown == 1 else "are")
+        are, have = ("is", "has") if self.unknown == 1 else ("are", "have")
+        reason = text.format(unknown=self.unknown, total=self.total, are=are, have=have)
         hint = f" (ids here are {self.id_type})" if self.id_type else ""
         recent = "" if self.days is None else f"; by customers in the last {self.days:g} days"
         return f"{kind}: {reason}{hint}{recent}" if reason else str(kind)

@@ -5,6 +5,7 @@ memory.safetensors      offsets, columns and values of the memory, if there is o
 repeats.safetensors     rates of items, if what customers bought before is recommended again
 trend.safetensors       customers of items in the last days and expected ones, if the events have a clock
 similarity.safetensors  offsets, columns and values of similar items, unless points alone find them
+complements.safetensors offsets, columns, values and counts of what was bought together, if there are orders
 attributes.safetensors  points of the attributes; history_points if separate; offsets and rows of those that each item
                         has; text and text_offsets of their values
 
@@ -33,6 +34,7 @@ from lorentzrec.data.vocabulary import Vocabulary
 from lorentzrec.errors import InputError
 from lorentzrec.geometry.hyperboloid import lift
 from lorentzrec.points.attribute_points import AttributePoints
+from lorentzrec.points.complements import Complements
 from lorentzrec.points.memory import Memory
 from lorentzrec.points.points import Points
 from lorentzrec.points.repeats import Repeats
@@ -94,6 +96,14 @@ def _join_similarity(arrays: Arrays, described: Mapping[str, Any]) -> Similarity
     return Similarity(**arrays)
 
 
+def _split_complements(complements: Complements) -> tuple[Arrays, dict[str, Any]]:
+    return dict(vars(complements)), {"pairs": len(complements.columns)}
+
+
+def _join_complements(arrays: Arrays, described: Mapping[str, Any]) -> Complements:
+    return Complements(**arrays)
+
+
 def _split_attributes(attributes: AttributePoints) -> tuple[Arrays, dict[str, Any]]:
     texts = [str(value).encode() for value in attributes.values]
     arrays = {
@@ -130,6 +140,7 @@ COMPONENTS: dict[str, Component] = {
     ),
     "trend": Component({"weight": float, "days": float, "until": float}, _split_trend, _join_trend),
     "similarity": Component({"neighbours": int}, _split_similarity, _join_similarity),
+    "complements": Component({"pairs": int}, _split_complements, _join_complements),
     "attributes": Component(
         {
             "weight": lambda value: type(value) in (int, float) and 0 < value < math.inf,

@@ -15,6 +15,7 @@ from lorentzrec.data.interactions import Interactions
 from lorentzrec.errors import InputError
 from lorentzrec.geometry import FloatArray
 from lorentzrec.points.attribute_points import AttributePoints
+from lorentzrec.points.complements import Complements
 from lorentzrec.points.memory import Memory
 from lorentzrec.points.repeats import Repeats
 from lorentzrec.points.scoring import Scorer
@@ -100,6 +101,8 @@ class Points:
     """What is popular now, and more popular than usual; None if the events have no clock that says it."""
     similarity: Similarity | None = None
     """Which items were bought by the same customers and together, for similar items; None: points alone find them."""
+    complements: Complements | None = None
+    """Which items were bought in one order, for outfits; None if the events have no orders."""
 
     def __post_init__(self) -> None:
         shape = self.item_points.shape if self.item_points.ndim == 2 else (len(self.item_points), 0)
@@ -118,6 +121,8 @@ class Points:
             raise InputError("the trend of a model has other items than the model: train it again")
         if self.similarity is not None and self.similarity.item_count != len(self):
             raise InputError("the similarity of a model has other items than the model: train it again")
+        if self.complements is not None and self.complements.item_count != len(self):
+            raise InputError("the complements of a model have other items than the model: train it again")
         if self.attributes is not None and not self.attributes.fits(*shape):
             raise InputError("the attributes of a model do not fit its items and its points: train it again")
 
@@ -157,7 +162,7 @@ class Points:
         return found
 
     def take(self, rows: Rows | Sequence[int]) -> Points:
-        """The points of some items with their attributes, without memory, repeats, trend and similarity."""
+        """The points of some items with their attributes, and nothing else."""
         item_points = self.item_points[rows]
         history_points = self.history_points[rows] if self.separate else item_points
         attributes = None if self.attributes is None else self.attributes.take(np.asarray(rows))

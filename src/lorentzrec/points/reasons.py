@@ -53,6 +53,8 @@ class ReasonKind(StrEnum):
     """The recommended item is often bought soon after it."""
     OFTEN_WITH = "often_with"
     """The recommended item is often bought by the same customers; for events without an order."""
+    CATEGORY_WITH = "category_with"
+    """Items of its category are often bought with items of the category of the recommended one; for outfits."""
     BOUGHT_BEFORE = "bought_before"
     """The customer bought the recommended item before."""
     TRENDING = "trending"

@@ -27,7 +27,7 @@ from lorentzrec.points.topk import Rows
 
 EXPLORED = 1_000
 """New items that are drawn from in one query: the best ones, or all if there is no query."""
-_NO_RULE = -1
+NO_RULE = -1
 """The number of a limit that is no rule of the shop."""
 
 
@@ -183,8 +183,8 @@ def make_list(ranker: Ranker, query: RankedQuery, options: RowOptions) -> RowRes
     # The limit on new items by events is one on the list, not on the ranking that rules start from.
     quotas = []
     if ranker.new is not None and ranker.new.by_events:
-        first = _first_by_events(ranker)
-        quotas = [Quota(_NO_RULE, options.event_limit, lambda row: 0 if row >= first else UNKNOWN)]
+        first = first_by_events(ranker)
+        quotas = [Quota(NO_RULE, options.event_limit, lambda row: 0 if row >= first else UNKNOWN)]
     ruled = RuledRanking(rank, options.rules, options.k, options.allowed, quotas)
     return _complete(ranker, query, ruled.first(pool_size(options.k, options.diversity)), options, ruled)
 
@@ -235,25 +235,25 @@ def _complete(
             new, new_scores = new[shown], new_scores[shown]
         if not query.informed:
             new = random.permutation(new)
-        limits = _first_by_events(ranker), options.event_limit
+        limits = first_by_events(ranker), options.event_limit
         rows, scores = explore((rows[:k], scores[:k]), (new, new_scores), k, options.explore, random, limits)
     acted: tuple[int, ...] = ()
     if ruled is not None:
         rows, scores = ruled.arrange((rows, scores))
-        acted = tuple(number for number in ruled.acted if number != _NO_RULE)
+        acted = tuple(number for number in ruled.acted if number != NO_RULE)
     fallbacks = query.fallbacks
     if not len(rows):
-        fallbacks += (_explain_none(ranker.live_rows(new=query.informed), allowed, options.rules),)
+        fallbacks += (explain_none(ranker.live_rows(new=query.informed), allowed, options.rules),)
     reasons = query.find_reasons(ranker, rows) if options.reasons else None
     return RowResult(rows, scores, reasons, fallbacks, acted)
 
 
-def _first_by_events(ranker: Ranker) -> int:
+def first_by_events(ranker: Ranker) -> int:
     """The first row of the new items by events."""
     return len(ranker.points) + (0 if ranker.new is None else len(ranker.new.live) - ranker.new.by_events)
 
 
-def _explain_none(live: Rows, allowed: Rows | None, rules: RowRules | None) -> Fallback:
+def explain_none(live: Rows, allowed: Rows | None, rules: RowRules | None) -> Fallback:
     """Why nothing was found. `live`: the rows that may be recommended; `allowed`: those that were requested."""
     if not len(live):
         return Fallback(Cause.NOTHING_LIVE)

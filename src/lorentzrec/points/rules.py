@@ -17,7 +17,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -58,6 +58,15 @@ class Quota(NamedTuple):
     limit: int
     find_group: Callable[[int], int]
     """The group of a row; -1 (`UNKNOWN`) for an item that is in none, and is not limited."""
+
+
+class Limit(Protocol):
+    """What a list may still take, such as items within a budget. Pinned items are asked for first."""
+
+    def fits(self, row: int) -> bool: ...
+
+    def take(self, row: int) -> None:
+        """The row is in the list."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -138,9 +147,17 @@ class RuledRanking:
     """
 
     def __init__(
-        self, rank: Rank, rules: RowRules, k: int, allowed: Rows | None = None, quotas: Sequence[Quota] = ()
+        self,
+        rank: Rank,
+        rules: RowRules,
+        k: int,
+        allowed: Rows | None = None,
+        quotas: Sequence[Quota] = (),
+        limit: Limit | None = None,
     ) -> None:
-        """allowed: the only rows that may be recommended, rules apart; None: all. quotas: those of the request."""
+        """allowed: the only rows that may be recommended, rules apart; None: all. quotas, limit: those of the request.
+        With a limit, `rank` may leave out what does not fit it any more."""
+        self._limit = limit
         self._rank, self._rules, self._k, self._quotas = rank, rules, k, (*rules.quotas, *quotas)
         self._acted: set[int] = set(rules.only_rules)
         self._allowed = _intersect(allowed, rules.only_rows, rules)
@@ -164,7 +181,7 @@ class RuledRanking:
     def arrange(self, ranked: Ranked) -> Ranked:
         """`ranked`, which begins the list and may be in any order, after the steps 4 and 5; the first `k` items."""
         rules = self._rules
-        if not rules.pins and not self._quotas:
+        if not rules.pins and not self._quotas and self._limit is None:
             return ranked[0][: self._k], ranked[1][: self._k]
         pinned = self._find_pinned()
         counts = [dict[int, int]() for _ in self._quotas]
@@ -180,9 +197,11 @@ class RuledRanking:
                     break
                 if row not in seen:
                     seen.add(row)
-                    if self._fits(row, counts):
+                    if (self._limit is None or self._limit.fits(row)) and self._fits(row, counts):
                         chosen.append((row, score))
                         self._count(row, counts)
+                        if self._limit is not None:
+                            self._limit.take(row)
             if len(chosen) == room or (batch is not ranked and len(batch[0]) < size):
                 break
             if batch is not ranked:
@@ -320,6 +339,10 @@ class RuledRanking:
                     position += 1
                 if position >= self._k:
                     break
+                if self._limit is not None:
+                    if not self._limit.fits(row):
+                        continue
+                    self._limit.take(row)
                 pinned[position] = row, score_of.pop(row), pin.rule
         return pinned
 

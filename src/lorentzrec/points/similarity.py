@@ -77,7 +77,7 @@ def build_similarity(data: Interactions, *, ordered: bool, neighbours: int = NEI
     share = 1 / (1 + TOGETHER) if by_orders or by_steps else 1.0
     groups = customers * np.sqrt(share)
     if by_orders:
-        groups = sparse.vstack([groups, _normalise(_orders(recent), 0.0) * np.sqrt(1 - share)], "csr")
+        groups = sparse.vstack([groups, _normalise(list_orders(recent)[0], 0.0) * np.sqrt(1 - share)], "csr")
     by_item, sizes = groups.T.tocsr(), np.diff(groups.indptr)
     pairs = np.bincount(groups.indices, np.repeat(sizes, sizes), len(data.items))
     blocks = []
@@ -102,8 +102,8 @@ def _normalise(groups: Any, exponent: float) -> Any:
     return (weighted @ sparse.diags_array(1 / np.where(lengths > 0, lengths, 1))).tocsr()
 
 
-def _orders(data: Interactions) -> Any:
-    """Sparse (orders, items): 1 for each item of an order."""
+def list_orders(data: Interactions) -> tuple[Any, Integers]:
+    """Sparse (orders, items): 1 for each item of an order; and the order of each event."""
     from scipy import sparse
 
     # The first event of a customer has a higher number than all orders of the customers before.
@@ -112,7 +112,7 @@ def _orders(data: Interactions) -> Any:
     entries = np.ones(len(data)), (orders, data.item_rows)
     matrix = sparse.csr_array(entries, (len(distinct), len(data.items)))
     matrix.data[:] = 1  # SciPy adds up repeated events
-    return matrix
+    return matrix, orders
 
 
 def _close_steps(data: Interactions, start: int, end: int) -> Any:

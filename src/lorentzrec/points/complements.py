@@ -1,0 +1,116 @@
+"""What is bought together: weighted counts of the orders that have two items, which outfits are made by.
+
+    t_ij = sum over the orders o with i and j of w_o,    w_o = 2^(-age_o / 140 days) / |o|
+
+A large order says less of two of its items, so an order with n items counts 1 / n. t_ii is the count of an item. Of
+each item, the pairs with the largest t_ij / t_jj^0.25 are stored: what is left out is mostly what everybody buys, and
+so what the category of j says. Orders of one item do not count. Without times, all orders have the same age.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lorentzrec.data.arrays import Floats, Integers, make_offsets, spans_within, strongest
+from lorentzrec.data.interactions import Interactions
+from lorentzrec.data.splitting import SECONDS_PER_DAY
+from lorentzrec.errors import InputError
+from lorentzrec.points.similarity import list_orders
+
+NEIGHBOURS = 400
+"""Pairs that are stored of each item, 8 bytes each."""
+POPULARITY = 0.25
+"""How much the count of an item takes from its pairs, where the best are chosen."""
+HALF_LIFE = 140.0
+"""Days after which an order counts half. This and the exponents were chosen on Complete Journey."""
+LARGEST_ORDER = 1_000
+"""Larger orders, such as those of other shops, are not counted, which bounds time."""
+PAIRS_AT_ONCE = 5_000_000
+"""Pairs of items that building holds in memory, about 100 MB."""
+
+
+@dataclass(frozen=True, eq=False)
+class Complements:
+    """The partners of item i are `columns[offsets[i]:offsets[i + 1]]`, in rising order, with their `values` t_ij."""
+
+    offsets: Integers
+    columns: NDArray[np.int32]
+    values: NDArray[np.float32]
+    counts: NDArray[np.float32]
+    """t_ii of each item; 0 if no order of several items has it."""
+
+    def __post_init__(self) -> None:
+        arrays = (self.offsets, self.columns, self.values, self.counts)
+        count = len(self.offsets) - 1 if self.offsets.ndim == 1 else -1
+        if (
+            [(array.dtype.str, array.ndim) for array in arrays] != [("<i8", 1), ("<i4", 1), ("<f4", 1), ("<f4", 1)]
+            or count < 0
+            or (self.columns.shape, self.counts.shape) != (self.values.shape, (count,))
+            or (self.offsets[0], self.offsets[-1]) != (0, len(self.columns))
+            or (np.diff(self.offsets) < 0).any()
+            or (len(self.columns) and not 0 <= self.columns.min() <= self.columns.max() < count)
+            or not (np.isfinite(self.values).all() and (self.values > 0).all())
+            or not (np.isfinite(self.counts).all() and (self.counts >= 0).all())
+        ):
+            raise InputError("the arrays of the complements are not the partners of its items: train the model again")
+
+    @property
+    def item_count(self) -> int:
+        return len(self.offsets) - 1
+
+    def partners(self, item: int) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
+        """The partners of an item and their t_ij; none of an item beyond those that are stored."""
+        span = slice(*self.offsets[item : item + 2]) if item < self.item_count else slice(0)
+        return self.columns[span], self.values[span]
+
+    def extend(self, item_count: int) -> Complements:
+        """The same with more items, which have no partners."""
+        more = item_count - self.item_count
+        return replace(
+            self, offsets=np.pad(self.offsets, (0, more), mode="edge"), counts=np.pad(self.counts, (0, more))
+        )
+
+
+def build_complements(data: Interactions, *, neighbours: int = NEIGHBOURS) -> Complements:
+    """The partners of each item, by these orders."""
+    from scipy import sparse
+
+    orders = _weigh_orders(data)
+    by_item, sizes = orders.T.tocsr(), np.diff(orders.indptr)
+    pairs = np.bincount(orders.indices, np.repeat(sizes, sizes), len(data.items))
+    counts = np.asarray(orders.multiply(orders).sum(axis=0)).ravel()
+    popularity: Floats = np.where(counts > 0, counts, 1) ** POPULARITY
+    parts: list[tuple[Any, Any, Any]] = []
+    for start, end in spans_within(pairs, PAIRS_AT_ONCE):
+        block = sparse.csr_array(by_item[start:end] @ orders)
+        own = np.repeat(np.arange(start, end), np.diff(block.indptr)) == block.indices
+        block.data[own] = 0
+        block.eliminate_zeros()
+        block.sort_indices()
+        ranked, bounds = block.data / popularity[block.indices], block.indptr.tolist()
+        kept = [first + strongest(ranked[first:last], neighbours) for first, last in pairwise(bounds)]
+        chosen = np.concatenate(kept)
+        parts.append((np.array([len(one) for one in kept]), block.indices[chosen], block.data[chosen]))
+    numbers, columns, values = (np.concatenate(column) for column in zip(*parts, strict=True))
+    values, counts = values.astype(np.float32), counts.astype(np.float32)
+    return Complements(make_offsets(numbers), columns.astype(np.int32), values, counts)
+
+
+def _weigh_orders(data: Interactions) -> Any:
+    """Sparse (orders, items): the square root of w for each item of an order with several items."""
+    from scipy import sparse
+
+    orders, owners = list_orders(data)
+    sizes = np.diff(orders.indptr)
+    weights: Floats = 1 / np.maximum(sizes, 1)
+    if data.times is not None:
+        times = np.full(len(sizes), -np.inf)
+        np.maximum.at(times, owners, data.times)
+        weights *= 2 ** ((times - data.times.max()) / (HALF_LIFE * SECONDS_PER_DAY))
+    kept = (sizes > 1) & (sizes <= LARGEST_ORDER)
+    return (sparse.diags_array(np.sqrt(weights[kept])) @ orders[kept]).tocsr()

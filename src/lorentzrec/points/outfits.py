@@ -1,0 +1,403 @@
+"""Outfits: for a basket, the best item of each category that goes with it, by what is bought together.
+
+With t_ij from `complements.py`, c_i the category of item i, and h_i = 1 / (t_ii + s), item j has for a basket B
+
+    x_j = sum over i in B of h_i (t_ij + s p(c_i, c_j) q_j),    score_j = log x_j - log(1 + t_jj) / 4.
+
+p(c, d) = t_cd / t_c is how often items of two categories are bought together: t_cd is the sum of t_ij over their items,
+and t_c that of t_ii. q_j = t_jj / t_(c_j) is the share of an item in its category. So an item that few orders have
+counts like its category, and so does one that no order has, such as a new item; as a candidate, that one counts like
+the median of its category. The last term takes from popular items what everybody buys anyway.
+
+Categories that are not in the basket are open, and `Filling` says which of their items a list may still take. A model
+without complements ranks by its points and its memory instead.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from decimal import Decimal
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lorentzrec.data.arrays import Booleans, Floats, gather_groups, make_mask
+from lorentzrec.data.category_tree import CategoryTree
+from lorentzrec.data.item_columns import ItemColumns
+from lorentzrec.data.vocabulary import UNKNOWN
+from lorentzrec.errors import InputError
+from lorentzrec.points.complements import POPULARITY, Complements
+from lorentzrec.points.fallbacks import Cause, Fallback, history_fallbacks
+from lorentzrec.points.points import History
+from lorentzrec.points.ranking import Ranker
+from lorentzrec.points.reasons import REASONS_SHOWN, Contribution, ReasonKind, strongest_reasons
+from lorentzrec.points.recommending import NO_RULE, RowOptions, RowResult, explain_none, first_by_events
+from lorentzrec.points.rules import Quota, RowRules, RuledRanking
+from lorentzrec.points.scoring import Ranked
+from lorentzrec.points.topk import Rows
+
+PRICE = "price"
+"""The column of the prices that a budget is about."""
+PRIOR = 2.0
+"""s: how many orders the category of an item counts as. It was chosen on Complete Journey."""
+LEAST = 1e-12
+"""An item that is never bought with the basket scores log of this, not of 0."""
+
+
+class OutfitOptions(NamedTuple):
+    """What an outfit may contain, in rows; see `RowOptions` for the rest."""
+
+    per_category: int = 1
+    """The largest number of items of one category."""
+    slots: tuple[int, ...] | None = None
+    """Codes of the categories to fill; None: those that are not in the basket."""
+    budget: float | None = None
+    """What all items together may cost. An item without a price is left out."""
+
+
+WHOLE_OUTFIT = OutfitOptions()
+"""One item of each category that is not in the basket, whatever it costs."""
+
+
+class Outfits:
+    """Ranks the items of a ranker by what they are bought together with."""
+
+    def __init__(self, ranker: Ranker, columns: ItemColumns) -> None:
+        self.ranker, self.tree = ranker, CategoryTree(columns)
+        self.count = columns.count
+        """The number of items, new ones included."""
+        self.prices: Floats | None = columns.numbers.get(PRICE)
+        self._pairs: Floats | None = None
+
+    def with_new(self, ranker: Ranker, columns: ItemColumns) -> Outfits:
+        """The same with other new items. This is cheap."""
+        found = Outfits(ranker, columns)
+        if self.ranker.points.complements is not None:
+            # The categories of other items keep their codes; the last row is that of items without a category.
+            pairs, more = self.pairs, len(found.tree.names) - len(self.tree.names)
+            if more:
+                old = [*range(len(self.tree.names)), len(found.tree.names)]
+                wider = np.zeros((len(found.tree.names) + 1,) * 2)
+                wider[np.ix_(old, old)] = pairs
+                pairs = wider
+            found._pairs = pairs
+        return found
+
+    @property
+    def complements(self) -> Complements | None:
+        return self.ranker.points.complements
+
+    @cached_property
+    def codes(self) -> NDArray[np.int64]:
+        """The code of the category of each item; items without one have a code of their own, the last."""
+        codes = self.tree.codes.astype(np.int64)
+        return np.where(codes == UNKNOWN, len(self.tree.names), codes)
+
+    @cached_property
+    def live(self) -> Booleans:
+        """Which items may be recommended."""
+        return make_mask(self.ranker.live_rows(new=True), self.count)
+
+    @cached_property
+    def counts(self) -> Floats:
+        """t_ii; 0 of items that no order has."""
+        assert self.complements is not None
+        return np.pad(self.complements.counts.astype(np.float64), (0, self.count - self.complements.item_count))
+
+    @cached_property
+    def _category_counts(self) -> Floats:
+        found: Floats = np.bincount(self.codes, self.counts, len(self.tree.names) + 1).astype(np.float64)
+        return found
+
+    @property
+    def pairs(self) -> Floats:
+        """p(c, d) of all pairs of categories."""
+        if self._pairs is None:
+            complements = self.complements
+            assert complements is not None
+            size, codes = len(self.tree.names) + 1, self.codes[: complements.item_count]
+            owners = np.repeat(codes * size, np.diff(complements.offsets))
+            owners += codes[complements.columns]
+            sums = np.bincount(owners, complements.values, size * size).reshape(size, size)
+            totals = np.bincount(codes, complements.counts, size)[:, None]
+            self._pairs = np.divide(sums, totals, out=np.zeros_like(sums), where=totals > 0)
+        return self._pairs
+
+    @cached_property
+    def _usual_counts(self) -> Floats:
+        """t_jj of each item as a candidate: the median of its category if no order has it."""
+        usual = self.counts.copy()
+        for code in np.unique(self.codes[self.counts == 0]).tolist():
+            members = self.codes == code
+            known = self.counts[members & (self.counts > 0)]
+            usual[members & (self.counts == 0)] = np.median(known) if len(known) else 0.0
+        return usual
+
+    @cached_property
+    def _shares(self) -> Floats:
+        """q of each item."""
+        totals = self._category_counts[self.codes]
+        return np.divide(self._usual_counts, totals, out=np.zeros(self.count), where=totals > 0)
+
+    @cached_property
+    def _corrections(self) -> Floats:
+        """What popularity takes from the score of each item."""
+        return POPULARITY * np.log1p(self._usual_counts)
+
+    @cached_property
+    def no_rules(self) -> RowRules:
+        return RowRules(np.zeros(self.count, np.int32), excluded_by=((),), lifted_by=((),))
+
+    def find_slots(self, names: Sequence[str]) -> tuple[int, ...]:
+        """The codes of categories."""
+        if not names:
+            raise InputError("slots is empty: name the categories to fill, or leave it out")
+        code_of = {name: code for code, name in enumerate(self.tree.names)}
+        for name in names:
+            if name not in code_of:
+                raise InputError(f"the slot {name!r} is no category of the items: check the name")
+        return tuple(dict.fromkeys(code_of[name] for name in names))
+
+    def score(self, basket: Rows) -> Floats:
+        """The score of every item for a basket of distinct items, at least one."""
+        x = self._prior(basket)[self.codes] * self._shares
+        positions, entries = self._entries(basket)
+        complements = self.complements
+        assert complements is not None
+        values = complements.values[entries] / (self.counts[basket] + PRIOR)[positions]
+        x += np.bincount(complements.columns[entries], values, self.count)
+        return np.log(np.maximum(x, LEAST)) - self._corrections
+
+    def _prior(self, basket: Rows) -> Floats:
+        """By category: what the categories of the basket add to its items, but for their shares."""
+        weights = PRIOR / (self.counts[basket] + PRIOR)
+        found: Floats = weights @ self.pairs[self.codes[basket]]
+        return found
+
+    def _entries(self, basket: Rows) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """The stored pairs of a basket: for each the position of its first item in the basket, and its index."""
+        assert self.complements is not None
+        known = np.flatnonzero(basket < self.complements.item_count)
+        positions, entries = gather_groups(self.complements.offsets, basket[known].astype(np.int64))
+        return known[positions], entries
+
+    def explain(self, basket: Rows, rows: Rows) -> list[list[Contribution]]:
+        """For each of `rows`, what the items of the basket contribute most to its x."""
+        complements = self.complements
+        assert complements is not None
+        weights = 1 / (self.counts[basket] + PRIOR)
+        pairs = self.pairs[self.codes[basket][:, None], self.codes[rows]] * self._shares[rows]
+        by_category = PRIOR * weights[:, None] * pairs
+        by_item = np.zeros((len(basket), len(rows)))
+        for position, item in enumerate(basket.tolist()):
+            columns, values = complements.partners(item)
+            if len(columns):
+                index = np.minimum(np.searchsorted(columns, rows), len(columns) - 1)
+                by_item[position] = np.where(columns[index] == rows, values[index], 0) * weights[position]
+        parts = by_item + by_category
+        shares = parts / np.maximum(parts.sum(axis=0), LEAST)
+        strongest = np.argsort(-shares, axis=0, kind="stable")[:REASONS_SHOWN].T
+
+        def describe(position: int, index: int) -> Contribution:
+            together = by_item[position, index] >= by_category[position, index]
+            kind = ReasonKind.OFTEN_WITH if together else ReasonKind.CATEGORY_WITH
+            return Contribution(int(basket[position]), float(shares[position, index]), kind)
+
+        return [
+            [describe(position, index) for position in positions if parts[position, index] > 0]
+            for index, positions in enumerate(strongest.tolist())
+        ]
+
+
+class Filling:
+    """Which items a list may still take: at most some of each category, within a budget, and the wanted slots first.
+
+    Prices are decimal numbers as they are written, so that 0.1 + 0.2 is within a budget of 0.3. A wanted slot is filled
+    before another one gets a second item, and its cheapest item stays affordable. If the cheapest items of all wanted
+    slots together cost more than the budget, the slots whose cheapest items cost most stay open.
+    """
+
+    def __init__(self, outfits: Outfits, wanted: OutfitOptions, k: int, eligible: Booleans) -> None:
+        self._codes, self._none = outfits.codes, len(outfits.tree.names)
+        self._per_category, self._room = wanted.per_category, k
+        self._prices = None if wanted.budget is None else outfits.prices
+        self._left = Decimal(0) if wanted.budget is None else _decimal(wanted.budget)
+        self._taken: dict[int, int] = {}
+        self.too_expensive, self.without_items = 0, 0
+        """Wanted slots that stay open: because of the budget, and because no item may fill them."""
+        self._waiting: dict[int, Decimal] = {}
+        """The wanted slots that are open, and what the cheapest item of each costs; cheapest first."""
+        self._open = np.ones(self._none + 1, bool)
+        if wanted.slots is not None:
+            self._wait_for(wanted.slots, eligible)
+            self._open = make_mask(np.array([*self._waiting], np.int64), self._none + 1)
+
+    def _wait_for(self, slots: Sequence[int], eligible: Booleans) -> None:
+        rows = np.flatnonzero(eligible)
+        codes, cheapest = self._codes[rows], dict[int, Decimal]()
+        for slot in slots:
+            members = rows[codes == slot]
+            if not len(members):
+                self.without_items += 1
+                continue
+            cheapest[slot] = _decimal(0.0 if self._prices is None else float(self._prices[members].min()))
+        total = Decimal(0)
+        for slot, price in sorted(cheapest.items(), key=lambda one: one[1]):
+            total += price
+            if self._prices is not None and total > self._left:
+                self.too_expensive += 1
+            else:
+                self._waiting[slot] = price
+
+    @property
+    def possible(self) -> Booleans:
+        """Which items `fits` may still be true of: never more of them later."""
+        open_codes = self._open.copy()
+        full = [code for code, taken in self._taken.items() if taken >= self._per_category and code != self._none]
+        open_codes[full] = False
+        found: Booleans = open_codes[self._codes]
+        if self._prices is not None:
+            found &= self._prices <= float(self._left)
+        return found
+
+    def fits(self, row: int) -> bool:
+        code = int(self._codes[row])
+        if not self._open[code] or (code != self._none and self._taken.get(code, 0) >= self._per_category):
+            return False
+        others = [price for slot, price in self._waiting.items() if slot != code][: self._room - 1]
+        if code not in self._waiting and len(self._waiting) >= self._room:
+            return False
+        if self._prices is None:
+            return True
+        return _decimal(float(self._prices[row])) + sum(others, Decimal(0)) <= self._left
+
+    def take(self, row: int) -> None:
+        code = int(self._codes[row])
+        self._taken[code] = self._taken.get(code, 0) + 1
+        self._waiting.pop(code, None)
+        self._room -= 1
+        if self._prices is not None:
+            self._left -= _decimal(float(self._prices[row]))
+
+
+def complete_rows(
+    outfits: Outfits, basket: Rows, options: RowOptions, wanted: OutfitOptions = WHOLE_OUTFIT
+) -> RowResult:
+    """At most `k` items that complete a basket, best first; `UNKNOWN` items of the basket are left out.
+
+    Of the options, `exclude_seen`, `diversity`, `explore` and `with_user_points` have no effect.
+    """
+    _check(outfits, wanted)
+    ranker, fallbacks = outfits.ranker, options.fallbacks
+    known = np.unique(basket[basket != UNKNOWN]).astype(np.int64)
+    if not len(basket):
+        fallbacks += (Fallback(Cause.EMPTY_BASKET),)
+    else:
+        fallbacks += history_fallbacks(len(basket), int((basket == UNKNOWN).sum()), id_type=options.id_type)
+    if len(known) and outfits.complements is None:
+        fallbacks += (Fallback(Cause.NO_COMPLEMENTS),)
+    eligible = _find_eligible(outfits, known, options, wanted)
+    if wanted.budget is not None:
+        assert outfits.prices is not None
+        priced = eligible & np.isfinite(outfits.prices)
+        if unpriced := int(eligible.sum() - priced.sum()):
+            fallbacks += (Fallback(Cause.ITEMS_WITHOUT_PRICE, unpriced, int(eligible.sum())),)
+        eligible = priced
+    in_basket = np.setdiff1d(outfits.codes[known], [len(outfits.tree.names)])
+    if wanted.slots is None and len(basket):
+        outside = eligible & ~make_mask(in_basket, len(outfits.tree.names) + 1)[outfits.codes]
+        if not len(in_basket):
+            fallbacks += (Fallback(Cause.BASKET_WITHOUT_CATEGORIES),)
+        elif outside.any():
+            eligible = outside
+        elif eligible.any():
+            fallbacks += (Fallback(Cause.BASKET_OF_ALL_CATEGORIES),)
+    filling = Filling(outfits, wanted, options.k, eligible)
+    ranking = _Ranking(outfits, known, eligible, filling)
+    quotas = []
+    if ranker.new is not None and ranker.new.by_events:
+        first = first_by_events(ranker)
+        quotas = [Quota(NO_RULE, options.event_limit, lambda row: 0 if row >= first else UNKNOWN)]
+    ruled = RuledRanking(ranking.rank, options.rules or outfits.no_rules, options.k, None, quotas, filling)
+    rows, scores = ruled.arrange(ruled.first(options.k))
+    if filling.too_expensive:
+        fallbacks += (Fallback(Cause.SLOTS_BEYOND_BUDGET, filling.too_expensive, len(wanted.slots or ())),)
+    if filling.without_items:
+        fallbacks += (Fallback(Cause.SLOTS_WITHOUT_ITEMS, filling.without_items, len(wanted.slots or ())),)
+    if not len(rows):
+        if eligible.any() and wanted.budget is not None:
+            fallbacks += (Fallback(Cause.NOTHING_WITHIN_BUDGET),)
+        else:
+            fallbacks += (explain_none(ranker.live_rows(new=True), np.flatnonzero(eligible), options.rules),)
+    reasons = ranking.explain(rows) if options.reasons else None
+    return RowResult(rows, scores, reasons, fallbacks, tuple(number for number in ruled.acted if number != NO_RULE))
+
+
+class _Ranking:
+    """The eligible items for a basket that the list may still take, best first; ties by row."""
+
+    def __init__(self, outfits: Outfits, basket: Rows, eligible: Booleans, filling: Filling) -> None:
+        self._outfits, self._basket, self._eligible, self._filling = outfits, basket, eligible, filling
+
+    @property
+    def _learned(self) -> bool:
+        return self._outfits.complements is not None
+
+    @cached_property
+    def _scores(self) -> Floats:
+        return self._outfits.score(self._basket)
+
+    def rank(self, count: int, allowed: Rows | None) -> Ranked:
+        eligible = self._eligible & self._filling.possible
+        if allowed is not None:
+            eligible &= make_mask(allowed, len(eligible))
+        rows, ranker = np.flatnonzero(eligible), self._outfits.ranker
+        if not len(self._basket):
+            return ranker.popular(count, rows[:0], rows)
+        if not self._learned:
+            return ranker.top(None, count, allowed=rows, history=History(self._basket), event_limit=count)
+        scores = self._scores[rows]
+        if len(rows) > count:
+            best = scores >= np.partition(scores, -count)[-count]
+            rows, scores = rows[best], scores[best]
+        order = np.argsort(-scores, kind="stable")[:count]
+        return rows[order], scores[order].astype(np.float32)
+
+    def explain(self, rows: Rows) -> list[list[Contribution]]:
+        if not len(self._basket) or not len(rows):
+            return [[] for _ in rows]
+        if not self._learned:
+            return strongest_reasons(self._outfits.ranker, History(self._basket), rows)
+        return self._outfits.explain(self._basket, rows)
+
+
+def _find_eligible(outfits: Outfits, basket: Rows, options: RowOptions, wanted: OutfitOptions) -> Booleans:
+    """Which items may be in an outfit, those of the categories of the basket included."""
+    eligible = outfits.live.copy()
+    if options.allowed is not None:
+        eligible &= make_mask(options.allowed, outfits.count)
+    eligible[options.excluded] = False
+    eligible[basket] = False
+    if len(outfits.tree.names):
+        eligible &= outfits.tree.codes != UNKNOWN
+    if wanted.slots is not None:
+        eligible &= make_mask(np.array(wanted.slots), len(outfits.tree.names) + 1)[outfits.codes]
+    return eligible
+
+
+def _check(outfits: Outfits, wanted: OutfitOptions) -> None:
+    if wanted.per_category < 1:
+        raise InputError(f"per_category={wanted.per_category}: give a whole number of at least 1")
+    if wanted.budget is None:
+        return
+    if not 0 < wanted.budget < float("inf"):
+        raise InputError(f"budget={wanted.budget}: give a number above 0")
+    if outfits.prices is None:
+        raise InputError(f"a budget needs prices, and the items have no column {PRICE!r} with numbers: give it")
+
+
+def _decimal(price: float) -> Decimal:
+    """The shortest decimal number that reads as this float: what a price list says."""
+    return Decimal(repr(float(price)))

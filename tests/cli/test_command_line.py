@@ -88,3 +88,8 @@ def test_a_reader_who_leaves_is_no_error(model: Path) -> None:
     assert process.wait() == 1
     assert process.stderr.read() == ""
     process.stderr.close()
+
+
+@pytest.mark.parametrize("arguments", [(), ("similar",), ("store",), ("store", "status")])
+def test_flags_have_no_value_in_help(arguments: tuple[str, ...]) -> None:
+    assert "<bool>" not in run(*arguments, "--help").stdout

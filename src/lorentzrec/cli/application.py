@@ -9,7 +9,7 @@ from importlib.metadata import entry_points
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 
 from lorentzrec._version import __version__
 from lorentzrec.cli import end_by_signal
@@ -47,7 +47,26 @@ INTERRUPTED = 130
 UsageError: type[Any] = typer.BadParameter.__mro__[1]
 
 
-class Commands(TyperGroup):
+class PlainHelp:
+    """Shows flags without a value. Typer prints `<bool>` behind its own, such as `--help`."""
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        found: list[Any] = super().get_params(ctx)  # type: ignore[misc]
+        for one in found:
+            if getattr(one, "is_flag", False):
+                one.metavar = ""
+        return found
+
+
+class Command(PlainHelp, TyperCommand):
+    pass
+
+
+class Group(PlainHelp, TyperGroup):
+    pass
+
+
+class Commands(Group):
     """The group of commands. An error that a user can cause is one line on standard error, without a traceback."""
 
     def main(self, *args: Any, **options: Any) -> Any:
@@ -133,11 +152,11 @@ GROUPS = {"Service": {"rules": RULES, "store": STORE}}
 def _add(panel: str | None, command: Callable[..., None], group: typer.Typer = app) -> None:
     name, (text, examples) = command.__name__.replace("_", "-"), complete_signature(command)
     lines = "\n\n".join(f"[cyan]lorentzrec {example}[/]" for example in examples)
-    group.command(name, help=text, rich_help_panel=panel, epilog=f"[bold]Examples[/]\n\n{lines}")(command)
+    group.command(name, cls=Command, help=text, rich_help_panel=panel, epilog=f"[bold]Examples[/]\n\n{lines}")(command)
 
 
 def _add_group(panel: str, name: str, about: str, commands: Iterable[Callable[..., None]]) -> None:
-    group = typer.Typer(rich_markup_mode="rich")
+    group = typer.Typer(cls=Group, rich_markup_mode="rich")
 
     @group.callback(invoke_without_command=True, help=about)
     def show_help(context: typer.Context) -> None:

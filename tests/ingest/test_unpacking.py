@@ -161,7 +161,7 @@ def test_ids_that_are_not_unicode_are_refused(kind: Callable[[list[str]], Any]) 
         ({"offsets": np.array([0, 5, 3])}, "offsets do not divide 3 events"),
         ({"offsets": np.array([-1, 2, 3])}, "offsets do not divide 3 events"),
         ({"offsets": np.array([0, 3])}, "offsets are int64"),
-        ({"weights": np.array([1, -1, 1], np.float32)}, r"the weight of event 2 is -1\.0"),
+        ({"weights": np.array([1, 0, 1], np.float32)}, r"the weight of event 2 is 0\.0"),
         ({"weights": np.array([1, 1, math.nan], np.float32)}, "the weight of event 3 is nan"),
         ({"weights": np.array([math.inf, 1, 1], np.float32)}, "the weight of event 1 is inf"),
         ({"weights": np.ones(2, np.float32)}, "weights have the shape"),

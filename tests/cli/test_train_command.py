@@ -202,6 +202,7 @@ def test_a_file_that_may_not_be_read(events_file: Path, tmp_path: Path, monkeypa
         ("none/model", "none is not a folder; create it first"),
         ("file", "is a file: give the name of a folder"),
         ("shop", "holds something else (lorentzrec dataset): choose another name, or remove it first"),
+        ("pretend", "holds something else (lorentzrec synthetic shop): choose another name, or remove it first"),
         ("pictures", "holds files but no manifest.json, so it was not written by lorentzrec: choose another name"),
     ],
 )
@@ -211,6 +212,7 @@ def test_where_no_model_can_be_written(out: str, line: str, tmp_path: Path, even
     (tmp_path / "pictures").mkdir()
     (tmp_path / "pictures" / "cat.png").touch()
     run("prepare", events_file, "--out", tmp_path / "shop")
+    run("synthesize", "--out", tmp_path / "pretend", "--customers", 20, "--items", 10, "--interactions", 40)
     before = sorted(tmp_path.rglob("*"))
     assert error_of("train", "none.csv", "--out", tmp_path / out).endswith(line)
     assert sorted(tmp_path.rglob("*")) == before

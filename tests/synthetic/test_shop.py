@@ -222,6 +222,7 @@ def test_files_hold_the_shop_and_blocks_do_not_depend_on_each_other(
     )
     assert counted.to_list() == report.item_degrees.tolist()
     manifest = json.loads((tmp_path / "shop" / "manifest.json").read_text())
+    assert (manifest["format"], manifest["format_version"]) == ("lorentzrec synthetic shop", 1)
     assert manifest["options"]["customers"] == 200
     assert manifest["items_met"] == int((counted > 0).sum())
 

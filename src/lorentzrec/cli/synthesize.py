@@ -8,7 +8,7 @@ from typing import Any
 from lorentzrec.cli.options import field_options
 from lorentzrec.cli.output import note, print_result, progress
 from lorentzrec.cli.results import refuse_unwritable
-from lorentzrec.synthetic.config import SyntheticConfig
+from lorentzrec.synthetic.config import SYNTHETIC, SyntheticConfig
 
 
 @field_options(
@@ -31,7 +31,7 @@ def synthesize(*, out: Path, json: bool = False, **fields: Any) -> None:
     from lorentzrec.synthetic.shop import synthesize as write
 
     config = SyntheticConfig(**fields)
-    refuse_unwritable(out, "synthetic")
+    refuse_unwritable(out, SYNTHETIC)
     with progress("Generating events", 1) as done:
         report = write(config, out, progress=lambda blocks, total: done(blocks / total))
     met, items = int((report.item_degrees > 0).sum()), len(report.item_degrees)

@@ -11,6 +11,8 @@ from lorentzrec.errors import ConfigError
 Space = Literal["hyperbolic", "flat"]
 Exponent = Annotated[float, Range(1.5, 20)]
 
+SYNTHETIC = "lorentzrec synthetic shop"
+"""What the manifest of its folder says."""
 BLOCK_EVENTS = 1 << 20
 """Approximate number of events that are made at once and written to one file. A block depends only on the configuration
 and its number, so that any order of work gives the same shop."""

@@ -6,7 +6,6 @@ data that favour one of them.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
@@ -16,8 +15,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from lorentzrec.base.atomic import atomic_directory
+from lorentzrec.base.manifest import write_manifest
 from lorentzrec.data.arrays import Booleans, Floats, Integers
 from lorentzrec.errors import ConfigError
+from lorentzrec.synthetic.config import SYNTHETIC
 from lorentzrec.synthetic.config import Space as Space
 from lorentzrec.synthetic.config import SyntheticConfig as SyntheticConfig
 from lorentzrec.synthetic.hierarchy import item_names
@@ -291,8 +292,8 @@ def synthesize(
             if progress:
                 progress(number + 1, shop.block_count)
         counts = {"items_met": int((degrees > 0).sum())}
-        manifest = {"kind": "synthetic", "schema": 1, "options": asdict(shop.config), **counts}
-        (folder / "manifest.json").write_text(json.dumps(manifest, indent=2) + "\n")
+        manifest = {"format": SYNTHETIC, "format_version": 1, "options": asdict(shop.config), **counts}
+        write_manifest(folder, manifest)
     return SyntheticReport(shop.config, shop.notes, Path(out) / "events", Path(out) / "items.parquet", degrees)
 
 

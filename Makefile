@@ -10,6 +10,10 @@ demo_extras := plots,serve
 quick_extras := test
 dev_extras := dev
 bench_extras := bench
+# What they take on disk, with all that they need.
+demo_size := 0.9 GB
+quick_size := 1.3 GB
+dev_size := 5.4 GB
 bench-serve_extras := serve
 
 # The emulators of Azure run on Node, axe-core checks the page, and the TypeScript client is compiled; without npm, the
@@ -105,13 +109,13 @@ constraints: ## update constraints.txt to the newest versions of all packages; r
 	  | grep -Ev '^(nvidia|triton|cuda)' | sort -f >> .build/constraints.txt
 	mv .build/constraints.txt constraints.txt
 
-# The stamp has the time before the install, and gets its name only after it: an install that failed, was interrupted,
+# On a terminal, pip shows its progress. The stamp has the time before the install, and gets its name only after it: an install that failed, was interrupted,
 # or ran while pyproject.toml was being edited is repeated.
 $(VENV)/installed-%: pyproject.toml $(CONSTRAINTS)
-	echo "Installing lorentzrec[$($*_extras)] into $(VENV), once ..."
+	echo "Installing lorentzrec[$($*_extras)] into $(VENV), once$(if $($*_size),: $($*_size) on disk) ..."
 	$(VENV)/bin/python -m pip --version >/dev/null 2>&1 || $(PYTHON) -m venv --clear $(VENV)
 	touch $@.partial
-	$(VENV)/bin/python -m pip install -qq --disable-pip-version-check $(addprefix --constraint ,$(CONSTRAINTS)) \
+	$(VENV)/bin/python -m pip install $$(test -t 1 || echo -qq) --disable-pip-version-check $(addprefix --constraint ,$(CONSTRAINTS)) \
 	  --editable '.[$($*_extras)]'
 	$(if $(filter dev,$*),$(VENV)/bin/python -m pip install -qq --disable-pip-version-check --no-deps \
 	  --requirement tests/adapters/requirements.txt)

@@ -27,7 +27,7 @@ MEMBERS: dict[type, str] = {
         from_csr from_dataset from_file from_frame from_pairs history_ids notes select split to_csr to_frame
     """,
     Model: """
-        add_items alternatives alternatives_many check config history_points item_columns item_counts item_ids
+        add_items alternatives alternatives_many check complete config history_points item_columns item_counts item_ids
         item_points load notes query_points recommend recommend_many recommend_orders record repeats save score
         similar_items similar_items_many similar_users to_parquet trend user_points
     """,
@@ -37,6 +37,7 @@ ARGUMENTS: dict[Any, str] = {
     Model.recommend_many: "histories users k exclude exclude_seen allow categories diversity reasons times where",
     Model.recommend_orders: "orders k",
     Model.query_points: "users histories",
+    Model.complete: "basket k per_category",
 }
 
 

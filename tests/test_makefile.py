@@ -39,3 +39,8 @@ def test_an_unknown_part_is_one_line_before_anything_is_installed(tmp_path: Path
     assert ended.stdout == ""
     (line,) = ended.stderr.splitlines()
     assert "there is no folder or file PART=modell in tests: give one of" in line
+
+
+def test_an_installation_names_its_size(tmp_path: Path) -> None:
+    first = plan("demo", f"VENV={tmp_path / 'venv'}").stdout.splitlines()[0]
+    assert re.search(r"Installing lorentzrec\[plots,serve\] into .*, once: 0\.9 GB on disk", first)

@@ -212,7 +212,7 @@ def test_where_no_model_can_be_written(out: str, line: str, tmp_path: Path, even
     (tmp_path / "pictures").mkdir()
     (tmp_path / "pictures" / "cat.png").touch()
     run("prepare", events_file, "--out", tmp_path / "shop")
-    run("synthesize", "--out", tmp_path / "pretend", "--customers", 20, "--items", 10, "--interactions", 40)
+    run("synthesize", "--out", tmp_path / "pretend", "--customers", "20", "--items", "10", "--interactions", "40")
     before = sorted(tmp_path.rglob("*"))
     assert error_of("train", "none.csv", "--out", tmp_path / out).endswith(line)
     assert sorted(tmp_path.rglob("*")) == before

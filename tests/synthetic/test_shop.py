@@ -340,3 +340,22 @@ def test_orders_are_written_and_recognised(tmp_path: Path) -> None:
     config = replace(SMALL, order_size=4.0, repeats=0.3)
     report = synthesize(config, tmp_path / "shop")
     assert Interactions.from_file(report.events).digest == SyntheticShop(config).interactions().digest
+
+
+@pytest.mark.parametrize("seasons", [0.0, 0.5, 1.0])
+@pytest.mark.parametrize("space", SPACES)
+def test_items_have_seasons(space: Space, seasons: float) -> None:
+    """With sales of 1 + s cos x, the mean of cos x would be s / 2; who finds nothing in season takes something else."""
+    shop = SyntheticShop(replace(SMALL, customers=2_000, interactions=20_000, seasons=seasons, space=space))
+    best = dict(zip(shop._items_as_drawn["item"], shop.best_days, strict=True))
+    days = (shop.events["time"].to_numpy() - SMALL.start) / 86_400 - [best[item] for item in shop.events["item"]]
+    assert np.cos(days * 2 * np.pi / 365).mean() == pytest.approx(0.45 * seasons, abs=0.05)
+    assert shop.events.n_unique(["user", "item"]) == shop.events.height == 20_000
+
+
+def test_seasons_work_with_orders_repeats_and_births() -> None:
+    options = replace(SMALL, customers=500, interactions=5_000, seasons=0.8, order_size=4, repeats=0.3, lifetime=90)
+    first, second = (SyntheticShop(options).events for _ in range(2))
+    assert first.equals(second)
+    assert first.height == 5_000
+    assert first["order"].n_unique() < 2_000

@@ -47,6 +47,9 @@ class SyntheticConfig:
     lifetime: PositiveInt | None = None
     """Days that an item is sold until a new one, with another id, takes its place; None: items are sold all the
     time. There are more items then than `items`, which are sold at any time."""
+    seasons: Annotated[float, Range(0, 1)] = 0.0
+    """How far sales of an item rise and fall in a year of 365 days: 0 not at all, 1 from about nothing to about twice
+    the mean. Items have their best day at different times. What customers buy again has no season."""
     order_size: Annotated[float, Range(1, 1e9)] | None = None
     """Mean number of events of an order; None: there are no orders. An order is one session: its events have one
     interest and one time, and orders are days apart. `session_length` is not used then."""

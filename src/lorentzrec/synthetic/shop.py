@@ -39,6 +39,9 @@ CALIBRATIONS, LARGEST_LIFT = 4, 8.0
 
 USUAL_EXPONENT = 2.8
 
+YEAR = 365
+"""Days of a year of seasons."""
+
 ROUNDING = 1e-9
 """An item that every customer buys may need 23.000000000000004 of 23 customers."""
 
@@ -190,8 +193,14 @@ class SyntheticShop:
         opens_history = np.concatenate([[True], customer[1:] != customer[:-1]])
         session_length = config.order_size or config.session_length
         opens_session = opens_history | (generator.random(event_count) < 1 / session_length)
-        items = self._choose(generator, customer, lengths, self._places(generator, opens_history, opens_session))
-        return customer, items, _times(generator, customer, opens_history, opens_session, config), opens_session
+        positions, days = self._places(generator, opens_history, opens_session), None
+        if config.seasons:  # drawn before the items, which depend on them
+            times = _times(generator, customer, opens_history, opens_session, config)
+            days = (times - config.start) / 86_400
+        items = self._choose(generator, customer, lengths, positions, days)
+        if days is None:
+            times = _times(generator, customer, opens_history, opens_session, config)
+        return customer, items, times, opens_session
 
     def _calibrate(self) -> None:
         """Draw the first block a few times, each time raising the degrees of items with fewer links than expected.
@@ -217,10 +226,20 @@ class SyntheticShop:
         steps[opens_history] = generator.random((int(opens_history.sum()), self.world.dimension))
         return np.cumsum(steps, axis=0) % 1.0
 
+    @cached_property
+    def best_days(self) -> Floats:
+        """When in a year, from its first day, the season of each item is at its height, in the order of `world`."""
+        return np.random.default_rng([self.config.seed, 0, 3]).uniform(0, YEAR, self.config.items)
+
     def _choose(
-        self, generator: np.random.Generator, customer: Integers, lengths: Integers, positions: Floats
+        self,
+        generator: np.random.Generator,
+        customer: Integers,
+        lengths: Integers,
+        positions: Floats,
+        days: Floats | None,
     ) -> Integers:
-        """An item for each event, none twice for one customer."""
+        """An item for each event, none twice for one customer. days: when events are; None if items have no season."""
         items = np.full(len(customer), REJECTED)
         open_events = np.arange(len(customer))
         rounds = 0
@@ -232,6 +251,12 @@ class SyntheticShop:
                 activity = lengths[customer[waiting]]
                 items[waiting] = self.world.draw(generator, layers, positions[waiting], activity, widening)
                 rejected = items[waiting] == REJECTED
+                if days is not None:
+                    height = np.cos((days[waiting] - self.best_days[items[waiting]]) * (2 * np.pi / YEAR))
+                    sold = (1 + self.config.seasons * height) / (1 + self.config.seasons)
+                    unsold = ~rejected & (generator.random(len(waiting)) >= sold)
+                    layers[unsold] = self.world.layers.choose(generator, int(unsold.sum()))
+                    rejected |= unsold
                 waiting, layers, tries = waiting[rejected], layers[rejected], tries + 1
             # Of equal pairs all but one are drawn again; only customers with such pairs are checked again.
             among = np.flatnonzero(np.isin(customer, customer[open_events])) if rounds else open_events

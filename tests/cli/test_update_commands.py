@@ -91,4 +91,7 @@ def test_a_backtest_prints_and_writes_its_table(tmp_path: Path, monkeypatch: pyt
     shown = run("backtest", tmp_path / "events.csv", *options).stdout
     assert "of the NDCG@10 of a full retrain" in shown
     assert {"1970-01-04", "1970-01-05"} <= set(shown.split()), "dates are not broken where headings are"
+    assert {"recent", "popularity"} <= set(shown.split())
+    both = error_of("backtest", tmp_path / "events.csv", "--days", "2", "--weeks", "2")
+    assert "give one of them" in both
     assert "too few to measure 20" in error_of("backtest", tmp_path / "events.csv", "--days", "20", *SETTINGS)

@@ -7,11 +7,37 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
-from lorentzrec.base.canvas import BLUE, GREY, PAGE_WIDTH, VERMILION, canvas
+from lorentzrec.base.canvas import BLUE, GREEN, GREY, ORANGE, PAGE_WIDTH, PURPLE, SKY, VERMILION, canvas
 
-_COLOURS = {"retrain": BLUE, "update": VERMILION, "none": GREY}
-LABELS = {"retrain": "full retrain", "update": "update", "none": "no update"}
+_STYLES = {
+    "retrain": (BLUE, "-"),
+    "without trend": (SKY, "--"),
+    "update": (VERMILION, "-"),
+    "none": (GREY, "-"),
+    "popularity": (GREEN, ":"),
+    "recent-popularity": (ORANGE, ":"),
+    "own-frequency": (PURPLE, ":"),
+}
+LABELS = {
+    "retrain": "full retrain",
+    "without trend": "the same, no trend",
+    "update": "update",
+    "none": "no update",
+    "popularity": "popularity",
+    "recent-popularity": "recent popularity",
+    "own-frequency": "own frequency",
+}
 """The systems of a backtest, for readers."""
+
+
+def find_shown(days: Sequence[Mapping[str, Any]]) -> list[str]:
+    """The systems of a backtest in their order; without the one that has no trend, if no model has a trend."""
+    same = all(_value(day, "without trend") == _value(day, "retrain") for day in days)
+    return [name for name in LABELS if name in days[0]["systems"] and not (same and name == "without trend")]
+
+
+def _value(day: Mapping[str, Any], name: str) -> float | None:
+    return day["systems"][name]["ndcg"] if name in day["systems"] else None
 
 
 def plot_comparison(systems: Sequence[Mapping[str, Any]], metric: str, path: str | Path, *, title: str = "") -> None:
@@ -38,23 +64,25 @@ def plot_comparison(systems: Sequence[Mapping[str, Any]], metric: str, path: str
 
 
 def plot_backtest(days: Sequence[Mapping[str, Any]], path: str | Path, *, title: str = "") -> None:
-    """Quality and time per day, for a full retrain, an update and no update.
+    """Quality per day of all systems, and the time of a full retrain and of an update.
 
     Save as PNG, SVG or PDF, by the suffix of `path`. days: from `BacktestDay.to_dict`.
     """
-    with canvas(path, PAGE_WIDTH, 2.6) as figure:
+    shown = find_shown(days)
+    with canvas(path, PAGE_WIDTH, 3.0) as figure:
         left, right = figure.subplots(1, 2)
         indices, names = range(len(days)), [f"{date.fromisoformat(day['day']):%d %b}" for day in days]
-        step, style = -(-len(days) // 7), "o-" if len(days) <= 14 else "-"
+        step, marker = -(-len(days) // 7), "o" if len(days) <= 14 else ""
         for axes, value, label in ((left, "ndcg", "NDCG@10 of the day's events"), (right, "seconds", "seconds")):
-            for name in LABELS:
-                if name != "none" or axes is left:  # no update takes no time
-                    numbers = [day["systems"][name][value] for day in days]
-                    axes.plot(indices, numbers, style, color=_COLOURS[name], markersize=3, label=LABELS[name])
+            for name in shown:
+                if axes is left or name in ("retrain", "update"):
+                    numbers, (colour, style) = [day["systems"][name][value] for day in days], _STYLES[name]
+                    line = {"color": colour, "linestyle": style, "marker": marker, "markersize": 3}
+                    axes.plot(indices, numbers, **line, label=LABELS[name])
             axes.set_xticks(indices[::step], names[::step])
             axes.set_ylim(0, 1.05 * axes.get_ylim()[1])
             axes.set_ylabel(label)
             axes.grid(axis="y", color="#DDDDDD", linewidth=0.6)
             axes.set_axisbelow(True)
-        left.legend(frameon=False)
+        figure.legend(*left.get_legend_handles_labels(), frameon=False, ncols=4, loc="outside lower center")
         left.set_title(title, loc="left")

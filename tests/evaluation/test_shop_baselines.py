@@ -41,6 +41,14 @@ def test_recent_popularity_counts_the_last_days() -> None:
     assert found["tea"] > found["rum"], "all events decide between equals"
 
 
+def test_a_clock_ahead_is_not_the_newest_event() -> None:
+    users, items, days = zip(*ROWS, ("cat", "bread", 30_000), strict=True)
+    data = Interactions.from_pairs(users, items, np.array(days) * DAY)
+    found = RecentPopularity(data, days=12).score_histories(data, np.array([0]))[0]
+    found = dict(zip(data.items.series.to_list(), found.tolist(), strict=True))
+    assert found == pytest.approx({"milk": 3, "tea": 1, "rum": 1, "bread": 0}, abs=1e-5)
+
+
 def test_own_frequency() -> None:
     assert scores(OwnFrequency(shop()), "ann") == pytest.approx({"milk": 3, "bread": 1, "tea": 1, "rum": 0}, abs=1e-5)
 

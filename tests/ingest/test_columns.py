@@ -133,6 +133,10 @@ def test_times_before_1970_are_kept_in_every_notation(times: list[Any], options:
             r"row 1 is 1577836800000, after the year 2099: give `time_unit='milli",
         ),
         ([1_577_836_800_000_000], r"give `time_unit='microseconds'`"),
+        (
+            [1_577_836_800, 1_577_836_800_001],
+            "row 2 is 1577836800001, after the year 2099, where other times are in seconds: the column mixes units",
+        ),
         ([20240513, 20240514], r"such as 20240513, which look like dates: give `time_format='%Y%m%d'`"),
         (["13.05.2024 10:00"], r"not an ISO date or time: give `time_format='%d.%m.%Y %H:%M'`"),
         (["5/6/2024"], r"give `time_format='%d/%m/%Y'` or `time_format='%m/%d/%Y'`"),

@@ -181,6 +181,11 @@ def test_csv_dialects_are_recognised(
         ),
         ("user,item,time\nu,i,20240513\n", {}, "look like dates: give `time_format='%Y%m%d'`"),
         ("user,item,time\nu,i,1577836800000\n", {}, "after the year 2099, in .* give `time_unit='milliseconds'`"),
+        (
+            "user,item,time\nu,i,1577836800\nu,j,1577836800000\n",
+            {},
+            "line 3: .*after the year 2099, where other times are in seconds: the column mixes units, in .*: fix",
+        ),
         ("\nuser,item\nu,i\n", {}, "line 1 is empty: remove it"),
         ("user,item\nu,i\n", {"time_format": "%H:%M"}, "which has no day"),
         ("user,item\nu,i\n", {"decimal": "x"}, "`decimal` is 'x'"),

@@ -311,6 +311,32 @@ def test_a_clock_ahead_is_a_note() -> None:
     assert model.trend.until == DATA.times.max()  # type: ignore[union-attr]
 
 
+@pytest.mark.parametrize(
+    ("times", "kind", "values", "trend"),
+    [
+        (lambda times: NOW + times % DAY + np.arange(len(times)) % 100, NoteKind.ONE_SPAN, {"days": 99 / DAY}, False),
+        (
+            lambda times: np.where(np.arange(len(times)) % 10, NOW + 9 * 365 * DAY + times, times / 1000),
+            NoteKind.CLOCK_NOT_SET,
+            {"events": 600},
+            True,
+        ),
+        (lambda times: np.where(times > 30 * DAY, NOW + times, NOW + times - 900 * DAY), None, {}, True),
+    ],
+    ids=["one day", "milliseconds among seconds", "years without events"],
+)
+def test_clocks_that_say_little_are_noted(times: Any, kind: NoteKind | None, values: Any, trend: bool) -> None:
+    assert DATA.times is not None
+    pairs = DATA.users.ids(DATA.user_rows), DATA.items.ids(DATA.item_rows)
+    data = Interactions.from_pairs(*pairs, times(DATA.times).astype(float))
+    model = train(data, TrainingConfig(dimension=4, epochs=1, history="causal", memory="auto"), progress=False)
+    clocks = {NoteKind.ONE_SPAN, NoteKind.CLOCK_NOT_SET, NoteKind.CLOCK_AHEAD}
+    notes = [note for note in model.note_records if note.kind in clocks]
+    assert [note.kind for note in notes] == ([] if kind is None else [kind])
+    assert [dict(note.values) for note in notes] == ([] if kind is None else [pytest.approx(values)])
+    assert (model.trend is not None) == trend
+
+
 def test_too_few_new_events_choose_nothing() -> None:
     held_out = DATA.select(np.arange(len(DATA)) < 20)
     assert choose_trend(model_of(DATA), held_out, "ndcg@10", NOW) is None

@@ -81,10 +81,14 @@ def convert_to_microseconds(
 
 
 def fault_of_late_times(sample: pl.Series) -> RowFault:
-    """The fault of times after 2099, with the unit that would explain them."""
+    """The fault of times after 2099, with the unit that would explain them; no unit explains two of them in one
+    column."""
     import polars as pl
 
     numbers = sample.cast(pl.Float64, strict=False).drop_nulls()
+    low, high = _LIKELY
+    if numbers.is_between(low, high).any() and (numbers >= NEWEST_TIME / MICROSECONDS).any():
+        return RowFault("after the year 2099, where other times are in seconds: the column mixes units")
     middle = float(numbers.median() or 0)  # type: ignore[arg-type]
     likely = "nanoseconds" if middle > 1e17 else "microseconds" if middle > 1e14 else "milliseconds"
     return RowFault("after the year 2099", f"`time_unit='{likely}'`" if len(numbers) else "")

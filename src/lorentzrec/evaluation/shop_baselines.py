@@ -5,6 +5,7 @@ Each of them scores what a customer bought before, so they are compared with the
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import numpy as np
@@ -22,12 +23,14 @@ FILL = 1e-6
 
 class RecentPopularity(Chance):
     """Scores every item by its events in the last `days` before the newest training event; all events decide between
-    items with equally many."""
+    items with equally many. Times in the future are those of wrong clocks, and are not among the newest."""
 
     def __init__(self, train: Interactions, days: float = 28.0) -> None:
         _check_positive("days", days)
         super().__init__(train)
-        recent = _times(train) > _times(train).max() - days * SECONDS_PER_DAY
+        times, now = _times(train), time.time()
+        newest = times[times <= now].astype(float).max(initial=-np.inf)
+        recent = (times > newest - days * SECONDS_PER_DAY) & (times <= now)
         counts = np.bincount(train.item_rows[recent], minlength=len(train.items))
         self.scores = (counts + FILL * _shares(train)).astype(np.float32)
 

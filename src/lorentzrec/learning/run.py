@@ -16,6 +16,7 @@ from lorentzrec.data.arrays import Booleans, make_mask
 from lorentzrec.data.attributes import ItemAttributes
 from lorentzrec.data.event_order import mentions_ties
 from lorentzrec.data.interactions import Interactions
+from lorentzrec.data.splitting import SECONDS_PER_DAY
 from lorentzrec.data.vocabulary import UNKNOWN
 from lorentzrec.errors import ConfigError, InputError
 from lorentzrec.evaluation.protocol import evaluate, parse_cutoff
@@ -45,7 +46,7 @@ from lorentzrec.points.memory import Memory, build_memory
 from lorentzrec.points.points import Points
 from lorentzrec.points.repeats import Repeats, find_rates
 from lorentzrec.points.similarity import build_similarity
-from lorentzrec.points.trend import Trend, find_trend
+from lorentzrec.points.trend import FEWEST_CUSTOMERS, Trend, count_unset_clocks, find_trend
 
 VALIDATION_METRIC = "ndcg@10"
 NEWEST_EPOCHS, NEWEST_RATE = 4, 0.6
@@ -439,8 +440,9 @@ class TrainingRun:
         data, now = self.data, time.time()
         if data.times is None:
             return None, []
-        ahead = int((data.times > now).sum())
+        ahead, unset = int((data.times > now).sum()), count_unset_clocks(data.times)
         notes = [Note(NoteKind.CLOCK_AHEAD, {"events": ahead})] if ahead else []
+        notes += [Note(NoteKind.CLOCK_NOT_SET, {"events": unset})] if unset else []
         kept = None if self.start is None else self.start.trend
         weight, days = 0.0, USUAL_DAYS
         choice = None
@@ -454,6 +456,9 @@ class TrainingRun:
                 weight, days = choice.weight, choice.days
         trend = find_trend(data, days, now)
         if trend is None:
+            span = (data.times.max() - data.times.min()) / SECONDS_PER_DAY
+            if span <= USUAL_DAYS and len(data) >= FEWEST_CUSTOMERS and self.config.memory != "none":
+                notes.append(Note(NoteKind.ONE_SPAN, {"days": span}))
             return None, notes
         if choice is not None:
             of_new = ""

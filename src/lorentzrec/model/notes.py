@@ -46,6 +46,8 @@ class NoteKind(StrEnum):
     NO_TREND = "no_trend"
     TREND_KEPT = "trend_kept"
     CLOCK_AHEAD = "clock_ahead"
+    CLOCK_NOT_SET = "clock_not_set"
+    ONE_SPAN = "one_span"
     WORKERS = "workers"
     ITEMS_ADDED = "items_added"
     ITEMS_NOT_PLACED = "items_not_placed"
@@ -119,6 +121,9 @@ _TEXTS = {
     "customers, {metric} is {without:.4f} without a trend and {trend:.4f} with it{of_new}",
     NoteKind.TREND_KEPT: "items that are more popular than usual in the last {days:g} days have higher scores, with "
     "weight {weight:g}, as in the start model",
+    NoteKind.ONE_SPAN: "all events are within {days:.3g} days: too little for a trend",
+    NoteKind.CLOCK_NOT_SET: "{events:event is|events are} of the year 1970, and most are not: times in another unit, "
+    "or of a clock that was not set",
     NoteKind.CLOCK_AHEAD: "{events:event is|events are} later than the clock of this computer: not counted as recent",
     NoteKind.ITEMS_ADDED: "{items:item was|items were} added without training",
     NoteKind.ITEMS_NOT_PLACED: "{items:new item is|new items are} left out, with {events:event|events}: "

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -79,6 +80,12 @@ class Trend:
     def take(self, rows: Integers) -> Trend:
         """The same with item `rows[i]` as item i."""
         return replace(self, recent=self.recent[rows], expected=self.expected[rows])
+
+
+def count_unset_clocks(times: NDArray[Any]) -> int:
+    """How many of these unix seconds are of 1970, if most are at least ten years later."""
+    year = 365 * SECONDS_PER_DAY
+    return int((times < year).sum()) if len(times) and np.median(times) >= 10 * year else 0
 
 
 def find_trend(data: Interactions, days: float, now: float) -> Trend | None:

@@ -80,7 +80,7 @@ CALLS = [
     ),
 ]
 ROUTES = """
-    get /v1/items             post /v1/basket            get /v1/live     get /v1/rules            get /healthz
+    get /v1/items             post /v1/outfits           get /v1/live     get /v1/rules            get /healthz
     get /v1/items/{item}      post /v1/events            put /v1/live     put /v1/rules            get /readyz
     put /v1/items/{item}      post /v1/items/lookup      patch /v1/live   get /v1/rules/log        get /metrics
     delete /v1/items/{item}   delete /v1/users/{user}    get /v1/model    post /v1/rules/preview

@@ -19,7 +19,7 @@ from lorentzrec.serving.stores.histories import StoredEvent
 from lorentzrec.serving.stores.new_items import NewItem, Origin
 from lorentzrec.serving.versions.version import Version
 from lorentzrec.serving.worker.new_items import NewItems, can_be_placed, place_in_version, show_item
-from lorentzrec.serving.worker.query import RankingOptions
+from lorentzrec.serving.worker.query import OutfitOptions, RankingOptions
 from lorentzrec.serving.worker.recommender import Recommender
 from tests.serving.small_shop import ITEMS, shop_model, shop_version
 
@@ -166,10 +166,11 @@ def test_filters_hold_for_new_items(tmp_path: Path) -> None:
     assert best(categories=["shoes"]) == {"boot"}
     assert best(categories=["sofas", "hats"]) == {"sofa"}
     assert best(allow=["boot", "sofa", "i5"], categories=["sofas"]) == {"sofa"}
-    basket = recommender_with(version, *items).complete_basket(["sofa", "i1"], RankingOptions(k=100))
-    assert {item.id for item in basket.items if item.new} == {"boot", "plain"}
-    assert not basket.fallbacks
-    assert "hats" not in {item.category for item in basket.items}
+    outfit = recommender_with(version, *items).complete(["sofa", "i1"], OutfitOptions(k=100, per_category=100))
+    assert {item.id for item in outfit.items if item.new} == {"boot"}, (
+        "one has the category of the basket, one has none"
+    )
+    assert "hats" not in {item.category for item in outfit.items}
 
 
 def test_live_items_hold_for_new_items(tmp_path: Path) -> None:

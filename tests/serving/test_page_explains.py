@@ -278,8 +278,8 @@ def test_the_documentation_is_linked_and_works_under_the_content_security_policy
     visit.open()
     visit.page.get_by_role("link", name="API documentation").click()
     expect(visit.page.locator("h1")).to_have_text("lorentzrec API")
-    visit.page.locator("nav").get_by_text("/v1/basket").click()
-    expect(visit.page.locator("section", has_text="/v1/basket").first).to_be_in_viewport()
+    visit.page.locator("nav").get_by_text("/v1/outfits").click()
+    expect(visit.page.locator("section", has_text="/v1/outfits").first).to_be_in_viewport()
     assert visit.page.evaluate("getComputedStyle(document.querySelector('.docs section')).borderRadius") == "14px"
     visit.page.locator("#theme").click()
     expect(visit.page.locator("html")).to_have_attribute("data-theme", "dark")

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from lorentzrec.points.fallbacks import Cause, Fallback
 from lorentzrec.serving.versions.version import Version
-from lorentzrec.serving.worker.query import RankedItems, RankingOptions
+from lorentzrec.serving.worker.query import OutfitOptions, RankedItems, RankingOptions
 from lorentzrec.serving.worker.recommender import Recommender, UnknownItem
 from tests.serving.small_shop import CATEGORIES, ITEMS, shop_model, shop_version
 
@@ -164,24 +164,19 @@ def test_items_similar_to_one_that_is_not_live(version: Version) -> None:
         recommender.similar("x")
 
 
-def test_a_basket_is_completed_from_other_categories(recommender: Recommender) -> None:
-    basket, options = ("i0", "i5"), RankingOptions(40)  # a coat and a hat
-    ranked = recommender.complete_basket(basket, options)
-    everything = ids(recommender.recommend(basket, options))
-    assert ids(ranked) == [item for item in everything if category(item) not in ("coats", "hats")]
-    assert {category(item) for item in ids(ranked)} == {"shoes", None}
-    assert ranked.fallbacks == ()
-
-
-def test_baskets_without_a_category_to_leave_out(recommender: Recommender) -> None:
-    unknown = recommender.complete_basket(["i3"], RankingOptions(5))
-    assert ids(unknown) == ids(recommender.recommend(["i3"], RankingOptions(5)))
-    assert unknown.fallbacks == (Fallback(Cause.BASKET_WITHOUT_CATEGORIES),)
-    basket, options = ("i0", "i1", "i2"), RankingOptions(5, categories=CATEGORIES)
-    full = recommender.complete_basket(basket, options)
-    assert ids(full) == ids(recommender.recommend(basket, options))
-    assert full.fallbacks == (Fallback(Cause.BASKET_OF_ALL_CATEGORIES),)
-    assert recommender.complete_basket(()).fallbacks == (Fallback(Cause.EMPTY_HISTORY),)
+def test_an_outfit_has_other_categories_also_if_it_was_not_learned(recommender: Recommender) -> None:
+    basket = ("i0", "i5")  # a coat and a hat
+    outfit = recommender.complete(basket, OutfitOptions(40, per_category=40))
+    everything = ids(recommender.recommend(basket, RankingOptions(40)))
+    assert ids(outfit) == [item for item in everything if category(item) == "shoes"]
+    assert outfit.fallbacks == (Fallback(Cause.NO_COMPLEMENTS),)
+    assert [(slot.category, len(slot.items)) for slot in outfit.slots] == [("shoes", len(outfit.items))]
+    unknown = recommender.complete(["i3"])
+    assert unknown.fallbacks == (Fallback(Cause.NO_COMPLEMENTS), Fallback(Cause.BASKET_WITHOUT_CATEGORIES))
+    full = recommender.complete(["i0", "i1", "i2"])
+    assert len({category(item) for item in ids(full)}) == len(full.items) == 3
+    assert full.fallbacks == (Fallback(Cause.NO_COMPLEMENTS), Fallback(Cause.BASKET_OF_ALL_CATEGORIES))
+    assert recommender.complete(()).fallbacks == (Fallback(Cause.EMPTY_BASKET),)
 
 
 def test_reasons_are_items_of_the_history_and_add_up(recommender: Recommender) -> None:

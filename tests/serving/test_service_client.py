@@ -42,7 +42,7 @@ def test_requests_and_responses(client: Client) -> None:
         assert list(client.similar("i3", allow=nothing).items) == []
     assert [item.id for item in client.similar("i3", allow={"i9"}).items] == ["i9"]
     assert [item.price for item in client.similar("i3", allow=["i0"], fields=["price"]).items] == [9.5]
-    assert {item.category for item in client.basket(["i0", "i1"], 40).items} == {"shoes", None}
+    assert [item.category for item in client.outfits(["i0", "i1"], 40).items] == ["shoes"]
     assert [item.id for item in client.search("number 12")] == ["i12"]
     assert client.item("i0").price == 9.5
     assert (client.model().items, client.model().model) == (ITEMS, result.model)
@@ -138,7 +138,7 @@ def test_unknown_keywords_are_type_errors() -> None:
         with pytest.raises(TypeError, match="unexpected keyword argument 'exlude'"):
             client.recommend(["i3"], exlude=["i4"])
         with pytest.raises(TypeError, match="unexpected keyword argument 'context'"):
-            client.basket(["i3"], context=["i4"])
+            client.outfits(["i3"], context=["i4"])
         with pytest.raises(TypeError, match="unexpected keyword argument 'colour'"):
             client.add_item("boot", colour="red")
 

@@ -211,9 +211,9 @@ def test_exploration(store: Store) -> None:
         assert shown("/v1/users/unknown/recommendations?k=4&explore=0") == 0
         assert shown("/v1/users/unknown/recommendations?k=4&explore=1") == 4
         assert shown("/v1/items/i3/similar?k=4") >= 2
-        basket = service.post("/v1/basket", json={"items": ["i1"], "k": 4, "explore": 1, "seed": 7}).json()
-        again = service.post("/v1/basket", json={"items": ["i1"], "k": 4, "explore": 1, "seed": 7}).json()
-        assert basket["items"] == again["items"]
+        found = service.post("/v1/recommend", json={"history": ["i1"], "k": 4, "explore": 1, "seed": 7}).json()
+        again = service.post("/v1/recommend", json={"history": ["i1"], "k": 4, "explore": 1, "seed": 7}).json()
+        assert found["items"] == again["items"]
         assert service.get("/v1/users/ann/recommendations?explore=1.5").status_code == 400
 
 

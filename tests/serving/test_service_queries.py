@@ -11,7 +11,7 @@ from litestar.testing import TestClient
 
 from tests.serving.running_service import service_here, shop_store
 
-SIMILAR = "k, exclude, allow, categories, where, set, diversity, explore, seed, fields, arm, reasons"
+SIMILAR = "k, exclude, allow, categories, where, set, fields, arm, diversity, explore, seed, reasons"
 BY_USER = f"{SIMILAR}, context, exclude_seen"
 
 
@@ -142,7 +142,9 @@ def test_prices_and_images_are_sent_if_requested(tmp_path_factory: pytest.TempPa
             "i0": (9.5, False),
             "i1": (None, False),
         }
-        found = service.post("/v1/basket", json={"items": ["i1"], "allow": ["i0"], "fields": ["price", "image"]}).json()
+        found = service.post(
+            "/v1/outfits", json={"items": ["i1"], "allow": ["i0"], "fields": ["price", "image"]}
+        ).json()
         assert [(item["price"], item["image"]) for item in found["items"]] == [(9.5, None)]
         assert service.post("/v1/recommend", json=query | {"fields": ["cost"]}).status_code == 400
     store.close()

@@ -174,12 +174,6 @@ def test_similar_items(service: TestClient[Any]) -> None:
     assert (unknown.status_code, unknown.json()["type"]) == (404, "urn:lorentzrec:unknown-item")
 
 
-def test_a_basket_is_completed_with_other_categories(service: TestClient[Any]) -> None:
-    body = service.post("/v1/basket", json={"items": ["i0", "i1"], "k": 40}).json()
-    assert {item["category"] for item in body["items"]} == {"shoes", None}
-    assert body["fallback"] is None
-
-
 def test_search_and_details_of_items(service: TestClient[Any], store: Store) -> None:
     found = service.get("/v1/items?query=number 12&limit=5").json()
     assert ids(found) == ["i12"]

@@ -37,7 +37,7 @@ CHECKS = [
 ]
 DEPENDS_ON_DATA = {
     ("/v1/recommend", "post"),
-    ("/v1/basket", "post"),
+    ("/v1/outfits", "post"),
     ("/v1/users/{user}/recommendations", "get"),
     ("/v1/items/{item}/similar", "get"),
     ("/v1/items/{item}/alternatives", "get"),
@@ -53,7 +53,7 @@ and whether a rule has one action. All other routes accept what the
 document calls valid."""
 ROUTES = {
     ("/v1/recommend", "post"),
-    ("/v1/basket", "post"),
+    ("/v1/outfits", "post"),
     ("/v1/events", "post"),
     ("/v1/items", "get"),
     ("/v1/items", "delete"),

@@ -122,7 +122,9 @@ def test_a_visit_counts_on_the_personal_page(shop: httpx.Client, service: httpx.
         """Each worker learns by itself of items that another test may have added."""
         expected = [item["id"] for item in service.post("/v1/recommend", json=query).json()["items"]]
         near = [item["id"] for item in service.get("/v1/items/i3/similar", params={"k": 6}).json()["items"]]
-        return shelves(shop.get("/products/i3")) == {"Similar products": near, "You might also like": expected}
+        also = [item["id"] for item in service.post("/v1/outfits", json={"items": ["i3"], "k": 4}).json()["items"]]
+        wanted = {"Similar products": near, "Goes with it": also, "You might also like": expected}
+        return shelves(shop.get("/products/i3")) == wanted
 
     wait_until(is_as_expected)
     wait_until(lambda: "Picked for you" in shelves(shop.get("/")))  # the event is sent after the page
@@ -137,21 +139,33 @@ def test_alternatives_to_what_is_out_of_stock(shop: httpx.Client, service: httpx
         page = shop.get("/products/i5")
         instead = service.get("/v1/items/i5/alternatives", params={"k": 6}).json()["items"]
     assert "Out of stock" in page.text
-    assert list(shelves(page)) == ["In stock instead", "You might also like"]
+    assert list(shelves(page)) == ["In stock instead", "Goes with it", "You might also like"]
     assert shelves(page)["In stock instead"] == [item["id"] for item in instead]
     assert {item["category"] for item in instead} == {"hats"}
 
 
 def test_an_outfit_is_completed(shop: httpx.Client, service: httpx.Client) -> None:
     page = shop.get("/outfit?items=i1,i2")
-    query = {"items": ["i1", "i2"], "k": 6, "diversity": 0.5}
-    expected = [item["id"] for item in service.post("/v1/basket", json=query).json()["items"]]
+    query = {"items": ["i1", "i2"], "k": 6}
+    expected = [item["id"] for item in service.post("/v1/outfits", json=query).json()["items"]]
     assert shelves(page) == {"Complete the outfit": expected}
     assert f'href="/outfit?items=i1,i2,{expected[0]}"' in page.text
     assert "Nothing yet" in shop.get("/outfit").text
+    cheap = shop.get("/outfit?items=i1,i2&budget=10")
+    assert (shelves(cheap), "Together 9.50" in cheap.text) == ({"Complete the outfit": ["i0"]}, True)
+    assert shelves(shop.get("/outfit?items=i1,i2&budget=5")) == {}
     assert shop.get(f"/outfit?items={','.join(['i1'] * 20)}").status_code == 200
     many = shop.get(f"/outfit?items={','.join(['i1'] * 21)}")
     assert (many.status_code, "An outfit has at most 20 items" in many.text) == (400, True)
+
+
+def test_the_personal_page_is_filtered(shop: httpx.Client) -> None:
+    page = shop.get("/?most=9.5")
+    assert list(shelves(page).values()) == [["i0"]], "the others have no price"
+    assert '<span class="price">9.50</span>' in page.text
+    assert "Nothing fits these filters" in shop.get("/?most=1").text
+    assert "Nothing fits these filters" in shop.get("/?brand=Acme").text, "the items have no column of brands"
+    assert len(shelves(shop.get("/?most=nonsense"))) == 1
 
 
 def test_addresses_that_do_not_exist(shop: httpx.Client) -> None:

@@ -19,7 +19,8 @@ export type Id = string | number;
 /** A history, oldest first, or a customer whose history is in the store. */
 export type Query = { history: Id[] } | { user: Id };
 export type RecommendOptions = Omit<Body<"RecommendRequest">, "history" | "user">;
-export type BasketOptions = Omit<Body<"BasketRequest">, "items">;
+export type OutfitOptions = Omit<Body<"OutfitRequest">, "items">;
+export type Outfit = Schemas["OutfitResponse"];
 /** Conditions on columns: a value, a list of values, or a range with `min`, `max` or both. */
 export type Where = { [column: string]: Sent<Schemas["RecommendRequest"]["where"][string]> };
 export type SimilarOptions = Omit<Parameters<"V1ItemsSimilarSimilarItems">, "where"> & { where?: Where };
@@ -27,12 +28,12 @@ export type AlternativesOptions = SimilarOptions;
 export type Rule = Body<"Rule", "name">;
 export type Sets = { [name: string]: Id[] };
 export type RulesOptions = Omit<Body<"RulesRequest">, "rules" | "sets">;
-export type PreviewOptions = Omit<Body<"PreviewRequest">, "rules" | "sets" | "recommend" | "similar" | "alternatives" | "basket">;
+export type PreviewOptions = Omit<Body<"PreviewRequest">, "rules" | "sets" | "recommend" | "similar" | "alternatives" | "outfits">;
 export type PreviewedRequest =
   | { recommend: RecommendOptions & Query }
   | { similar: Body<"ItemPreview", "item"> }
   | { alternatives: Body<"ItemPreview", "item"> }
-  | { basket: Body<"BasketRequest", "items"> };
+  | { outfits: Body<"OutfitRequest", "items"> };
 export type NewEvent = Body<"NewEvent", "user" | "item">;
 export type ItemDetails = Body<"NewItemRequest">;
 export type NewItemOptions = Parameters<"V1ItemsRemoveItems">;
@@ -92,9 +93,9 @@ export class Client {
     return this.#send("POST", "/v1/recommend", { body: { ...options, ...query } });
   }
 
-  /** Items that go with those of a basket or an outfit, from categories that are not yet in it. */
-  basket(items: Id[], options: BasketOptions = {}): Promise<Recommendations> {
-    return this.#send("POST", "/v1/basket", { body: { ...options, items } });
+  /** Items that go with those of a basket, one for each category that is not yet in it, or for each of `slots`. */
+  outfits(items: Id[], options: OutfitOptions = {}): Promise<Outfit> {
+    return this.#send("POST", "/v1/outfits", { body: { ...options, items } });
   }
 
   /** The items most similar to an item, by what customers buy. */

@@ -46,7 +46,7 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
-    "/v1/basket": {
+    "/v1/outfits": {
         parameters: {
             query?: never;
             header?: never;
@@ -56,10 +56,14 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * CompleteBasket
-         * @description Recommend items that complement those of a basket: items of categories that are not in it.
+         * CompleteOutfit
+         * @description Recommend items that go with those of a basket, by what is bought together: at most `per_category` of each
+         *     category that is not in the basket, or of the categories in `slots`, within a budget.
+         *
+         *     A model that has not learned this from orders recommends what customers of the basket would like, of other
+         *     categories, and `fallback_kinds` has `not_learned`.
          */
-        post: operations["V1BasketCompleteBasket"];
+        post: operations["V1OutfitsCompleteOutfit"];
         delete?: never;
         options?: never;
         head?: never;
@@ -508,82 +512,6 @@ export interface components {
             score: string | null;
         };
         /**
-         * BasketRequest
-         * @description Recommend items that complement those of a basket.
-         * @example {
-         *       "items": [
-         *         "i1",
-         *         "i2"
-         *       ],
-         *       "k": 5
-         *     }
-         */
-        BasketRequest: {
-            /**
-             * @description The number of items.
-             * @default 10
-             */
-            k: number;
-            /**
-             * @description Items never to recommend.
-             * @default []
-             */
-            exclude: (string | number)[];
-            /**
-             * @description Recommend only these; all items, if it is left out or null.
-             * @default null
-             */
-            allow: (string | number)[] | null;
-            /**
-             * @description Recommend only items of these categories; an empty list means all.
-             * @default []
-             */
-            categories: string[];
-            /**
-             * @description Recommend only items whose columns meet all of these conditions: a value, a list of values, or a range with `min`, `max` or both, such as `{"brand": ["Acme", "Bolt"], "price": {"max": 50}}`.
-             * @default {}
-             */
-            where: {
-                [key: string]: string | number | boolean | (string | number)[] | components["schemas"]["Range"];
-            };
-            /**
-             * @description Recommend only items of this named set, see `PUT /v1/rules`.
-             * @default null
-             */
-            set: string | null;
-            /**
-             * @description 0: the best items; towards 1: items that differ from one another. Has no effect on popular items, the fallback for an unknown history.
-             * @default 0
-             */
-            diversity: number;
-            /**
-             * @description By default that of the service (`--explore`). Which new items are shown is random.
-             * @default null
-             */
-            explore: number | null;
-            /**
-             * @description Makes `explore` repeatable: the same request with the same seed and the same new items has the same response.
-             * @default null
-             */
-            seed: number | null;
-            /**
-             * @description Further details of each recommended item.
-             * @default []
-             */
-            fields: ("image" | "price")[];
-            /**
-             * @description The arm that recommends. By default that of the customer, by a hash of the id, or `main` without a customer.
-             * @default null
-             */
-            arm: string | null;
-            /**
-             * @description For each recommendation, list the items of the history that contribute most to it. Of a similar item, the reason is the item that it is similar to.
-             * @default false
-             */
-            reasons: boolean;
-            items: (string | number)[];
-        };
-        /**
          * Boost
          * @description A boost that depends on a column of numbers.
          */
@@ -659,6 +587,15 @@ export interface components {
             /** @description The parameter, or the place in the body, such as `history[3]`. */
             where: string;
             what: string;
+        };
+        /**
+         * FilledSlot
+         * @description A category of an outfit, and the items that fill it.
+         */
+        FilledSlot: {
+            category: string;
+            /** @description Their ids, best first. None: the slot was requested, and is open. */
+            items: string[];
         };
         /** HistoryEvent */
         HistoryEvent: {
@@ -749,6 +686,16 @@ export interface components {
              */
             set: string | null;
             /**
+             * @description Further details of each recommended item.
+             * @default []
+             */
+            fields: ("image" | "price")[];
+            /**
+             * @description The arm that recommends. By default that of the customer, by a hash of the id, or `main` without a customer.
+             * @default null
+             */
+            arm: string | null;
+            /**
              * @description 0: the best items; towards 1: items that differ from one another. Has no effect on popular items, the fallback for an unknown history.
              * @default 0
              */
@@ -763,16 +710,6 @@ export interface components {
              * @default null
              */
             seed: number | null;
-            /**
-             * @description Further details of each recommended item.
-             * @default []
-             */
-            fields: ("image" | "price")[];
-            /**
-             * @description The arm that recommends. By default that of the customer, by a hash of the id, or `main` without a customer.
-             * @default null
-             */
-            arm: string | null;
             /**
              * @description For each recommendation, list the items of the history that contribute most to it. Of a similar item, the reason is the item that it is similar to.
              * @default false
@@ -1045,6 +982,113 @@ export interface components {
             model: string | null;
         };
         /**
+         * OutfitRequest
+         * @description Recommend items that go with those of a basket.
+         * @example {
+         *       "items": [
+         *         "i1",
+         *         "i2"
+         *       ],
+         *       "k": 5
+         *     }
+         */
+        OutfitRequest: {
+            /**
+             * @description The number of items.
+             * @default 10
+             */
+            k: number;
+            /**
+             * @description Items never to recommend.
+             * @default []
+             */
+            exclude: (string | number)[];
+            /**
+             * @description Recommend only these; all items, if it is left out or null.
+             * @default null
+             */
+            allow: (string | number)[] | null;
+            /**
+             * @description Recommend only items of these categories; an empty list means all.
+             * @default []
+             */
+            categories: string[];
+            /**
+             * @description Recommend only items whose columns meet all of these conditions: a value, a list of values, or a range with `min`, `max` or both, such as `{"brand": ["Acme", "Bolt"], "price": {"max": 50}}`.
+             * @default {}
+             */
+            where: {
+                [key: string]: string | number | boolean | (string | number)[] | components["schemas"]["Range"];
+            };
+            /**
+             * @description Recommend only items of this named set, see `PUT /v1/rules`.
+             * @default null
+             */
+            set: string | null;
+            /**
+             * @description Further details of each recommended item.
+             * @default []
+             */
+            fields: ("image" | "price")[];
+            /**
+             * @description The arm that recommends. By default that of the customer, by a hash of the id, or `main` without a customer.
+             * @default null
+             */
+            arm: string | null;
+            /**
+             * @description The largest number of items of one category.
+             * @default 1
+             */
+            per_category: number;
+            /**
+             * @description The categories to fill. By default all that are not in the basket.
+             * @default null
+             */
+            slots: string[] | null;
+            /**
+             * @description What all items of the outfit may cost together. Items without a price are left out.
+             * @default null
+             */
+            budget: number | null;
+            /**
+             * @description For each item, list the items of the basket that it goes with best.
+             * @default false
+             */
+            reasons: boolean;
+            /** @description The basket. What its items have been bought together with decides. */
+            items: (string | number)[];
+        };
+        /**
+         * OutfitResponse
+         * @description Items that go with a basket, best first.
+         */
+        OutfitResponse: {
+            items: components["schemas"]["RecommendedItem"][];
+            /** @description The version that all items come from. */
+            model: string;
+            /** @description The arm that recommends: the one of the request or of the customer, or `main` if that arm cannot be used. */
+            arm: string;
+            /** @description How the response differs from what was requested, as text; null if it does not. */
+            fallback: string | null;
+            /**
+             * @description The kinds in it: popular, midpoint, partial, allowed, categories, basket, not_learned, budget, slots, widened, no_category, nothing_live, nothing_allowed, all_excluded, nothing_by_rules. Text, so that a client accepts kinds of later versions.
+             * @default []
+             */
+            fallback_kinds: string[];
+            /**
+             * @description The names of the rules of the shop that acted on the list.
+             * @default []
+             */
+            rules: string[];
+            /** @description Why the history of the customer could not be read; null if it was. */
+            degraded: string | null;
+            milliseconds: number;
+            /** @description The categories of the outfit with their items: the requested ones in their order, also open ones. */
+            slots: components["schemas"]["FilledSlot"][];
+            /** @description What the items cost together; null if one of them has no price. */
+            price: number | null;
+        };
+        /**
          * PreviewRequest
          * @description Try rules with a request, without storing them. Exactly one of the requests is given.
          * @example {
@@ -1090,7 +1134,7 @@ export interface components {
             /** @default null */
             alternatives: components["schemas"]["ItemPreview"] | null;
             /** @default null */
-            basket: components["schemas"]["BasketRequest"] | null;
+            outfits: components["schemas"]["OutfitRequest"] | null;
         };
         /**
          * PreviewResponse
@@ -1161,7 +1205,7 @@ export interface components {
          * @description How an item of the history leads to a recommendation.
          * @enum {unknown}
          */
-        ReasonKind: "bought_before" | "near" | "often_after" | "often_with" | "trending";
+        ReasonKind: "bought_before" | "category_with" | "near" | "often_after" | "often_with" | "trending";
         /**
          * RecommendRequest
          * @description Recommend items for a history, or for a customer whose history is in the store.
@@ -1208,6 +1252,16 @@ export interface components {
              */
             set: string | null;
             /**
+             * @description Further details of each recommended item.
+             * @default []
+             */
+            fields: ("image" | "price")[];
+            /**
+             * @description The arm that recommends. By default that of the customer, by a hash of the id, or `main` without a customer.
+             * @default null
+             */
+            arm: string | null;
+            /**
              * @description 0: the best items; towards 1: items that differ from one another. Has no effect on popular items, the fallback for an unknown history.
              * @default 0
              */
@@ -1222,16 +1276,6 @@ export interface components {
              * @default null
              */
             seed: number | null;
-            /**
-             * @description Further details of each recommended item.
-             * @default []
-             */
-            fields: ("image" | "price")[];
-            /**
-             * @description The arm that recommends. By default that of the customer, by a hash of the id, or `main` without a customer.
-             * @default null
-             */
-            arm: string | null;
             /**
              * @description For each recommendation, list the items of the history that contribute most to it. Of a similar item, the reason is the item that it is similar to.
              * @default false
@@ -1271,7 +1315,7 @@ export interface components {
             /** @description How the response differs from what was requested, as text; null if it does not. */
             fallback: string | null;
             /**
-             * @description The kinds in it: popular, midpoint, partial, allowed, categories, basket, widened, no_category, nothing_live, nothing_allowed, all_excluded, nothing_by_rules. Text, so that a client accepts kinds of later versions.
+             * @description The kinds in it: popular, midpoint, partial, allowed, categories, basket, not_learned, budget, slots, widened, no_category, nothing_live, nothing_allowed, all_excluded, nothing_by_rules. Text, so that a client accepts kinds of later versions.
              * @default []
              */
             fallback_kinds: string[];
@@ -1627,16 +1671,16 @@ export interface operations {
                 where?: string;
                 /** @description Recommend only items of this named set, see `PUT /v1/rules`. */
                 set?: string;
+                /** @description Further details of each recommended item. */
+                fields?: ("image" | "price")[];
+                /** @description The arm that recommends. By default that of the customer, by a hash of the id, or `main` without a customer. */
+                arm?: string;
                 /** @description 0: the best items; towards 1: items that differ from one another. Has no effect on popular items, the fallback for an unknown history. */
                 diversity?: number;
                 /** @description The share of the places that goes to new items. By default that of the service (`--explore`). Which new items are shown is random. */
                 explore?: number;
                 /** @description Makes `explore` repeatable: the same request with the same seed and the same new items has the same response. */
                 seed?: number;
-                /** @description Further details of each recommended item. */
-                fields?: ("image" | "price")[];
-                /** @description The arm that recommends. By default that of the customer, by a hash of the id, or `main` without a customer. */
-                arm?: string;
                 /** @description For each recommendation, list the items of the history that contribute most to it. Of a similar item, the reason is the item that it is similar to. */
                 reasons?: boolean;
                 /** @description Items viewed just now: they count as the newest of the history. */
@@ -1736,7 +1780,7 @@ export interface operations {
             };
         };
     };
-    V1BasketCompleteBasket: {
+    V1OutfitsCompleteOutfit: {
         parameters: {
             query?: never;
             header?: never;
@@ -1745,7 +1789,7 @@ export interface operations {
         };
         requestBody: {
             content: {
-                "application/json": components["schemas"]["BasketRequest"];
+                "application/json": components["schemas"]["OutfitRequest"];
             };
         };
         responses: {
@@ -1755,7 +1799,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["RecommendResponse"];
+                    "application/json": components["schemas"]["OutfitResponse"];
                 };
             };
             /** @description The request is invalid */
@@ -1865,16 +1909,16 @@ export interface operations {
                 where?: string;
                 /** @description Recommend only items of this named set, see `PUT /v1/rules`. */
                 set?: string;
+                /** @description Further details of each recommended item. */
+                fields?: ("image" | "price")[];
+                /** @description The arm that recommends. By default that of the customer, by a hash of the id, or `main` without a customer. */
+                arm?: string;
                 /** @description 0: the best items; towards 1: items that differ from one another. Has no effect on popular items, the fallback for an unknown history. */
                 diversity?: number;
                 /** @description The share of the places that goes to new items. By default that of the service (`--explore`). Which new items are shown is random. */
                 explore?: number;
                 /** @description Makes `explore` repeatable: the same request with the same seed and the same new items has the same response. */
                 seed?: number;
-                /** @description Further details of each recommended item. */
-                fields?: ("image" | "price")[];
-                /** @description The arm that recommends. By default that of the customer, by a hash of the id, or `main` without a customer. */
-                arm?: string;
                 /** @description For each recommendation, list the items of the history that contribute most to it. Of a similar item, the reason is the item that it is similar to. */
                 reasons?: boolean;
             };
@@ -1985,16 +2029,16 @@ export interface operations {
                 where?: string;
                 /** @description Recommend only items of this named set, see `PUT /v1/rules`. */
                 set?: string;
+                /** @description Further details of each recommended item. */
+                fields?: ("image" | "price")[];
+                /** @description The arm that recommends. By default that of the customer, by a hash of the id, or `main` without a customer. */
+                arm?: string;
                 /** @description 0: the best items; towards 1: items that differ from one another. Has no effect on popular items, the fallback for an unknown history. */
                 diversity?: number;
                 /** @description The share of the places that goes to new items. By default that of the service (`--explore`). Which new items are shown is random. */
                 explore?: number;
                 /** @description Makes `explore` repeatable: the same request with the same seed and the same new items has the same response. */
                 seed?: number;
-                /** @description Further details of each recommended item. */
-                fields?: ("image" | "price")[];
-                /** @description The arm that recommends. By default that of the customer, by a hash of the id, or `main` without a customer. */
-                arm?: string;
                 /** @description For each recommendation, list the items of the history that contribute most to it. Of a similar item, the reason is the item that it is similar to. */
                 reasons?: boolean;
             };

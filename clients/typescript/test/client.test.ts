@@ -32,7 +32,7 @@ test("recommendations are those of the model, and options have an effect", async
   assert.deepEqual(nobody.fallback_kinds, ["popular"]);
 });
 
-test("similar items, alternatives and baskets", async () => {
+test("similar items, alternatives and outfits", async () => {
   const all = await client.similar("i3", { k: 4 });
   assert.equal(all.items.length, 4);
   const [first = "", second = ""] = ids(all);
@@ -49,8 +49,8 @@ test("similar items, alternatives and baskets", async () => {
   const instead = await client.alternatives(hat.id, { k: 5, fields: ["price"], where: { category: ["hats", "coats"] } });
   assert.deepEqual(new Set(instead.items.map((item) => item.category)), new Set(["hats"]));
   assert.ok(!ids(instead).includes(hat.id));
-  const outfit = await client.basket([hat.id], { k: 5 });
-  assert.ok(outfit.items.every((item) => item.category !== "hats"));
+  const outfit = await client.outfits([hat.id], { slots: ["shoes", "coats"], per_category: 1 });
+  assert.deepEqual(outfit.slots.map(({ category, items }) => [category, items.length]), [["shoes", 1], ["coats", 1]]);
 });
 
 test("rules, sets and conditions", async () => {

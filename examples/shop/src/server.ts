@@ -13,7 +13,7 @@ import { Client, ServiceError } from "lorentzrec-client";
 
 import type { Html } from "./html.js";
 import * as pages from "./pages.js";
-import { alsoLike, alternatives, completeOutfit, optional, personalPage, similar, soldOut } from "./surfaces.js";
+import { alsoLike, alternatives, completeOutfit, goesWith, optional, personalPage, similar, soldOut } from "./surfaces.js";
 
 const service = process.env.SERVICE ?? "http://127.0.0.1:8000";
 const client = new Client(service, { apiKey: process.env.API_KEY, timeout: 2_000, retries: 0 });
@@ -38,14 +38,16 @@ async function respond(request: IncomingMessage, response: ServerResponse): Prom
 async function pageAt(address: URL, customer: string): Promise<[number, Html]> {
   const product = /^\/products\/([^/]+)$/.exec(address.pathname)?.[1];
   if (address.pathname === "/") {
-    return [200, pages.personal(customer, await optional(personalPage(client, customer)))];
+    const filters = { brand: address.searchParams.get("brand") || undefined, most: numberIn(address, "most") };
+    return [200, pages.personal(customer, await optional(personalPage(client, customer, filters)), filters)];
   }
   if (address.pathname === "/outfit") {
     const ids = (address.searchParams.get("items") ?? "").split(",").filter(Boolean).map(decodeURIComponent);
     if (ids.length > OUTFIT) return [400, pages.problem("Too many", `An outfit has at most ${OUTFIT} items.`)];
     const items = await Promise.all(ids.map((id) => client.item(id)));
-    const shelf = ids.length > 0 ? await optional(completeOutfit(client, ids)) : null;
-    return [200, pages.outfit(items, shelf)];
+    const budget = numberIn(address, "budget");
+    const shelf = ids.length > 0 ? await optional(completeOutfit(client, ids, budget)) : null;
+    return [200, pages.outfit(items, shelf, budget)];
   }
   if (product !== undefined) return [200, await productPage(decodeURIComponent(product), customer)];
   return [404, pages.problem("Not found", "This page does not exist.")];
@@ -54,12 +56,18 @@ async function pageAt(address: URL, customer: string): Promise<[number, Html]> {
 async function productPage(id: string, customer: string): Promise<Html> {
   const [item, gone] = await Promise.all([client.item(id), soldOut(client)]);
   const instead = gone(id) ? alternatives(client, id) : similar(client, id);
-  const shelves = [optional(instead), optional(alsoLike(client, customer, id))];
+  const shelves = [optional(instead), optional(goesWith(client, id)), optional(alsoLike(client, customer, id))];
   const page = pages.product(item, !gone(id), await Promise.all(shelves));
   // The visit counts from the next page on. The id of an event makes it safe to send again.
   const visit = { user: customer, item: id, time: Date.now() / 1000 };
   client.addEvents([visit]).catch((error: Error) => console.warn("a visit was not stored:", error.message));
   return page;
+}
+
+/** A positive number that the visitor typed; anything else is no filter. */
+function numberIn(address: URL, name: string): number | undefined {
+  const value = Number.parseFloat(address.searchParams.get(name) ?? "");
+  return Number.isFinite(value) && value > 0 ? value : undefined;
 }
 
 /** Who is looking: `?customer=` to try others, else the cookie, else someone new. Nothing of this is checked. */

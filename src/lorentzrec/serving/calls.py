@@ -12,7 +12,6 @@ import msgspec
 
 from lorentzrec.errors import InputError
 from lorentzrec.serving.http.messages import (
-    BasketRequest,
     ErasureResponse,
     EventsResponse,
     HistoryEvent,
@@ -27,6 +26,8 @@ from lorentzrec.serving.http.messages import (
     NewItemRequest,
     NewItemResponse,
     NewItemsRemoved,
+    OutfitRequest,
+    OutfitResponse,
     PreviewResponse,
     RecommendRequest,
     RecommendResponse,
@@ -82,13 +83,13 @@ def alternatives(item: Id, k: int = 10, **options: Any) -> Call[RecommendRespons
     return _call(RecommendResponse, "GET", f"/v1/items/{_part(item)}/alternatives", parameters={"k": k, **options})
 
 
-def basket(items: Sequence[Id], k: int = 10, **options: Any) -> Call[RecommendResponse]:
-    """Items that complement those of a basket.
+def outfits(items: Sequence[Id], k: int = 10, **options: Any) -> Call[OutfitResponse]:
+    """Items that go with those of a basket.
 
-    options: exclude, allow, categories, where, set, diversity, reasons, explore, seed, fields, arm.
+    options: per_category, slots, budget, exclude, allow, categories, where, set, reasons, fields, arm.
     """
-    _check_names("basket", options, BasketRequest)
-    return _call(RecommendResponse, "POST", "/v1/basket", {"items": items, "k": k, **options})
+    _check_names("outfits", options, OutfitRequest)
+    return _call(OutfitResponse, "POST", "/v1/outfits", {"items": items, "k": k, **options})
 
 
 def add_events(events: Iterable[Mapping[str, Any]]) -> Call[EventsResponse]:
@@ -202,7 +203,8 @@ def preview_rules(
 ) -> Call[PreviewResponse]:
     """The list that a request has with these rules, and without any. Nothing is stored.
 
-    request: one of recommend, similar and basket, a mapping as the route takes it; and `at`, the moment that counts.
+    request: one of recommend, similar, alternatives and outfits, a mapping as the route takes it; and `at`, the moment
+    that counts.
     """
     return _call(PreviewResponse, "POST", "/v1/rules/preview", {"rules": rules, "sets": sets or {}, **request})
 

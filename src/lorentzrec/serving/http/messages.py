@@ -22,8 +22,10 @@ from lorentzrec.serving.versions.item_directory import Item
 from lorentzrec.serving.worker.query import (
     ID_PATTERN,
     CustomerOptions,
+    FilledSlot,
     Id,
     Ids,
+    OutfitOptions,
     RankingOptions,
     RecommendedItem,
 )
@@ -104,16 +106,17 @@ class RecommendRequest(CustomerOptions, frozen=True):
         return (USUAL_HISTORY if self.history is None else len(self.history)) + len(self.context)
 
 
-class BasketRequest(RankingOptions, frozen=True, kw_only=True):
-    """Recommend items that complement those of a basket."""
+class OutfitRequest(OutfitOptions, frozen=True, kw_only=True):
+    """Recommend items that go with those of a basket."""
 
     items: Ids
+    """The basket. What its items have been bought together with decides."""
 
     def __post_init__(self) -> None:
         _check_reasons(self, len(self.items))
 
 
-def _check_reasons(options: RankingOptions, history: int) -> None:
+def _check_reasons(options: RankingOptions | OutfitOptions, history: int) -> None:
     if options.reasons and options.k * history > MOST_REASONED:
         raise ValueError(
             f"`reasons` for k = {options.k} items of a history of {history} are too many: k times the length of the "
@@ -246,6 +249,15 @@ class RecommendResponse(Struct, frozen=True, kw_only=True):
     milliseconds: float
 
 
+class OutfitResponse(RecommendResponse, frozen=True, kw_only=True):
+    """Items that go with a basket, best first."""
+
+    slots: Sequence[FilledSlot]
+    """The categories of the outfit with their items: the requested ones in their order, also open ones."""
+    price: float | None
+    """What the items cost together; null if one of them has no price."""
+
+
 class RulesRequest(RuleSet, frozen=True, kw_only=True):
     """The rules of the shop from now on. They replace all earlier ones."""
 
@@ -310,12 +322,12 @@ class PreviewRequest(RuleSet, frozen=True, kw_only=True):
     recommend: RecommendRequest | None = None
     similar: ItemPreview | None = None
     alternatives: ItemPreview | None = None
-    basket: BasketRequest | None = None
+    outfits: OutfitRequest | None = None
 
     def __post_init__(self) -> None:
-        if sum(one is not None for one in (self.recommend, self.similar, self.alternatives, self.basket)) != 1:
+        if sum(one is not None for one in (self.recommend, self.similar, self.alternatives, self.outfits)) != 1:
             raise ValueError(
-                "the query is one of `recommend`, `similar`, `alternatives` and `basket`: give one of them"
+                "the query is one of `recommend`, `similar`, `alternatives` and `outfits`: give one of them"
             )
 
 

@@ -30,7 +30,7 @@ from lorentzrec.serving.worker.event_writer import EventWriter
 from lorentzrec.serving.worker.guarded_store import GuardedStore
 from lorentzrec.serving.worker.health import Health
 from lorentzrec.serving.worker.metrics import Metrics
-from lorentzrec.serving.worker.query import ID_PATTERN, ItemOptions, RankingOptions
+from lorentzrec.serving.worker.query import ID_PATTERN, ItemOptions, ListOptions, OutfitOptions, RankingOptions
 from lorentzrec.serving.worker.recommender import Recommender
 from lorentzrec.serving.worker.version_watcher import VersionWatcher
 
@@ -87,7 +87,7 @@ def _run_in_thread(handle: Callable[[], Result]) -> asyncio.Future[Result]:
     return asyncio.get_running_loop().run_in_executor(get_asyncio_executor(), handle)
 
 
-def cost(options: ItemOptions, history: int, used: Recommender | None = None, route: Route = "recommend") -> int:
+def cost(options: ListOptions, history: int, used: Recommender | None = None, route: Route = "recommend") -> int:
     """The work of a request: looking up its ids, comparing candidates with each other, computing reasons, and passes
     over the catalogue for filters and rules.
 
@@ -95,8 +95,9 @@ def cost(options: ItemOptions, history: int, used: Recommender | None = None, ro
     used: has the catalogue; an arm has one of about the same size.
     """
     k, ids = options.k, history + len(options.exclude) + len(options.allow or ())
-    compared = k * pool_size(k, options.diversity) // 10 if options.diversity else 0
-    weighed = k * history // 20 if isinstance(options, RankingOptions) and options.reasons else 0
+    diversity = options.diversity if isinstance(options, ItemOptions) else 0.0
+    compared = k * pool_size(k, diversity) // 10 if diversity else 0
+    weighed = k * history // 20 if isinstance(options, RankingOptions | OutfitOptions) and options.reasons else 0
     scanned = 0 if used is None else min(used.count_scanned(options, route) // SCANNED_A_UNIT, MOST_FOR_SCANS)
     return k + ids + compared + weighed + scanned
 

@@ -9,7 +9,7 @@ import { examplesOfCategories, examplesOfMap } from "./examples.js";
 import { fillResults, fillHistory, markCentral } from "./item_lists.js";
 import { KnownItems } from "./known_items.js";
 import { Legend } from "./legend.js";
-import { SCORES, factsOf, isPopular, noticeOf, rulesOf } from "./notices.js";
+import { SCORES, factsOf, isPopular, noticeOf, outfitPriceOf, rulesOf } from "./notices.js";
 import { COLOURED } from "./palette.js";
 import { Picture } from "./picture.js";
 import { RuleTrial } from "./rule_trial.js";
@@ -170,17 +170,18 @@ class Application {
       const options = { k, categories, diversity, arm };
       const basket = this.customer.history.map(({ id }) => id);
       const { tried } = this.trial;
+      const outfit = { k, categories, arm };
       if (tried) {
         const shown = { ...options, fields: ["price", "image"] };
         const request = experiences.item
           ? { [experiences.shown]: { ...shown, item: experiences.item.id } }
           : experiences.shown === "outfits"
-            ? { basket: { ...shown, reasons: true, items: basket } }
+            ? { outfits: { ...outfit, fields: shown.fields, reasons: true, items: basket } }
             : { recommend: { ...shown, reasons: true, ...this.customer.query } };
         return service.preview(tried, request, arm, signal);
       }
       if (experiences.item) return service.ofItem(experiences.item.id, experiences.shown, options, signal);
-      if (experiences.shown === "outfits") return service.basket(basket, options, signal);
+      if (experiences.shown === "outfits") return service.outfits(basket, outfit, signal);
       return service.recommend({ ...this.customer.query, ...options }, signal);
     });
   }
@@ -220,6 +221,8 @@ class Application {
     this.trial.offer(result.items, this.model?.categories ?? []);
     byId("rules-note").textContent = rulesOf(result.rules ?? [], Boolean(this.trial.tried));
     byId("milliseconds").textContent = this.trial.tried ? "" : `The service took ${result.milliseconds.toFixed(1)} ms.`;
+    byId("diversity").disabled = experiences.shown === "outfits"; // an outfit has one item of each category
+    byId("outfit-price").textContent = outfitPriceOf(result);
     const notice = noticeOf(result);
     byId("notice").textContent = notice;
     byId("notice").hidden = !notice;
@@ -251,11 +254,12 @@ class Application {
     fillResults(byId("other-results"), other.items, { ...options, scored: this.#scoreOf(other) });
   }
 
-  /** What the scores in a list are. @param {Recommendations} result @returns {"distance" | "inner" | "similar" | "alternatives" | "count"} */
+  /** What the scores in a list are. @param {Recommendations} result @returns {import("./item_lists.js").Scored} */
   #scoreOf(result) {
     if (isPopular(result)) return "count";
     const used = this.model?.arms.find(({ arm }) => arm === result.arm);
     const { shown } = this.experiences;
+    if (shown === "outfits") return result.fallback_kinds.includes("not_learned") ? (used?.score ?? "distance") : "outfits";
     return shown === "similar" || shown === "alternatives" ? shown : (used?.score ?? "distance");
   }
 

@@ -4,6 +4,7 @@ import { element, swatchOf, titleOf } from "./element.js";
 import { priceOf, scoreOf } from "./notices.js";
 
 /** @typedef {import("./service.js").Item} Item */
+/** What scores are. @typedef {"distance" | "inner" | "similar" | "alternatives" | "outfits" | "count"} Scored */
 
 /** Replaces the lines of a list and keeps the focus on the same button, or on the last line if the list became shorter. */
 function refill(list, lines, whenEmpty) {
@@ -46,7 +47,7 @@ function because(reasons) {
   const before = (reasons ?? []).filter((reason) => reason.kind === "bought_before");
   const again = before.map((reason) => (reason.bought && reason.bought > 1 ? `bought before, ${reason.bought} times` : "bought before"));
   const trending = (reasons ?? []).filter((reason) => reason.kind === "trending").map((reason) => `more popular than usual${share(reason)}`);
-  const parts = [...again, ...named("often_after", "often bought after"), ...named("often_with", "often bought with"), ...named("near", "because of"), ...trending];
+  const parts = [...again, ...named("often_after", "often bought after"), ...named("often_with", "often bought with"), ...named("category_with", "of a category that goes with that of"), ...named("near", "because of"), ...trending];
   return element("p", { className: "because" }, parts.length ? parts.join("; ") : "fits the history as a whole");
 }
 
@@ -55,7 +56,7 @@ function because(reasons) {
  * @param {import("./service.js").RecommendedItem[]} items best first
  * @param {object} options
  * @param {Set<string>} options.shared ids that the other list contains, too
- * @param {"distance" | "inner" | "similar" | "alternatives" | "count"} options.scored what the scores are
+ * @param {Scored} options.scored
  * @param {boolean} options.explained whether items of the history are given as reasons
  * @param {(category: string | null) => string} options.colourOf
  * @param {(item: Item) => void} options.add

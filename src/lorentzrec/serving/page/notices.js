@@ -8,6 +8,9 @@ const FALLBACKS = {
   allowed: "Unknown items of the allow-list are left out.",
   categories: "Unknown categories are left out.",
   basket: "No category is left out for this basket.",
+  not_learned: "This model has not learned what is bought together: these items are of other categories and fit the history.",
+  budget: "The budget leaves out items without a price, or all of them.",
+  slots: "Some of the requested categories stay open.",
   widened: "Its category has too few: items of the parent category follow.",
   no_category: "The category of this item is not known, so nothing can replace it.",
   nothing_live: "No item is live, so there is nothing to recommend.",
@@ -32,6 +35,7 @@ export const SCORES = {
   inner: "the inner product, larger is better",
   similar: "how alike customers and directions are, up to 1, larger is better",
   alternatives: "how alike customers and directions are, with a part for popularity, larger is better",
+  outfits: "how often it is bought with the history, compared with how often it is bought, larger is better",
   boosted: "minus the distance, raised by what is often bought together, larger is better",
   count: "how often the item was chosen in the training data",
 };
@@ -43,6 +47,7 @@ const TEXTS = {
   inner: (score) => `score ${score.toFixed(3).replace("-", "\u2212")}`,
   similar: (score) => `similarity ${score.toFixed(2).replace("-", "\u2212")}`,
   alternatives: (score) => TEXTS.inner(score),
+  outfits: (score) => TEXTS.inner(score),
   boosted: (score) => TEXTS.inner(score),
   count: (score) => `chosen ${score.toLocaleString("en")} ${score === 1 ? "time" : "times"}`,
 };
@@ -61,6 +66,9 @@ export function rulesOf(rules, tried) {
 
 /** @param {number | null | undefined} price */
 export const priceOf = (price) => (typeof price === "number" ? price.toLocaleString("en", { minimumFractionDigits: 2, maximumFractionDigits: 2 }) : "");
+
+/** What the items of an outfit cost together. @param {import("./service.js").Recommendations} result */
+export const outfitPriceOf = ({ items, price }) => (typeof price === "number" && items.length ? `Together ${priceOf(price)}` : "");
 
 /** @param {import("./service.js").Model} model */
 export function factsOf({ model, items, geometry, dimension }) {

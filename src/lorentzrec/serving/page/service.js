@@ -2,10 +2,10 @@
 
 /**
  * @typedef {{row?: number, id: string, title: string | null, category: string | null, new?: boolean, price?: number | null, image?: string | null}} Item row: -1 for a new item, which is not on the map
- * @typedef {"near" | "often_after" | "often_with" | "bought_before" | "trending"} ReasonKind
+ * @typedef {"near" | "often_after" | "often_with" | "category_with" | "bought_before" | "trending"} ReasonKind
  * @typedef {{item: string, title: string | null, share: number, kind: ReasonKind, bought?: number | null}} Reason
  * @typedef {Item & {score: number, because?: Reason[]}} RecommendedItem
- * @typedef {{items: RecommendedItem[], model: string, fallback: string | null, fallback_kinds: string[], degraded: string | null, milliseconds: number, arm: string, rules?: string[]}} Recommendations
+ * @typedef {{items: RecommendedItem[], model: string, fallback: string | null, fallback_kinds: string[], degraded: string | null, milliseconds: number, arm: string, rules?: string[], slots?: {category: string, items: string[]}[], price?: number | null}} Recommendations
  * @typedef {{name: string, select: object, boost?: number, bury?: number, exclude?: boolean, pin?: number}} Rule
  * @typedef {{revision: number, rules: Rule[], sets: Record<string, string[]>}} Rules
  * @typedef {{history?: string[], user?: string, context?: string[], k: number, categories: string[], diversity: number, arm?: string}} Query
@@ -81,9 +81,9 @@ export class Service {
     return this.#post("/v1/recommend", { ...query, reasons: true, fields: FIELDS }, signal);
   }
 
-  /** What completes a basket. @param {string[]} items @param {object} options @param {AbortSignal} [signal] @returns {Promise<Recommendations>} */
-  basket(items, options, signal) {
-    return this.#post("/v1/basket", { ...options, items, reasons: true, fields: FIELDS }, signal);
+  /** What goes with items. @param {string[]} items @param {object} options @param {AbortSignal} [signal] @returns {Promise<Recommendations>} */
+  outfits(items, options, signal) {
+    return this.#post("/v1/outfits", { ...options, items, reasons: true, fields: FIELDS }, signal);
   }
 
   /** The rules of the shop. @returns {Promise<Rules>} */

@@ -29,6 +29,7 @@ Categories: TypeAlias = Annotated[Sequence[str], Meta(max_length=1_000)]
 Diversity: TypeAlias = Annotated[
     float, Meta(ge=0, le=1, description="0: the best items; towards 1: items that differ from one another.")
 ]
+Slot: TypeAlias = Annotated[str, Meta(min_length=1, max_length=1_000)]
 Field: TypeAlias = Literal["price", "image"]
 Explore: TypeAlias = Annotated[float, Meta(ge=0, le=1, description="The share of the places that goes to new items.")]
 
@@ -52,8 +53,8 @@ Condition: TypeAlias = ConditionText | float | bool | Values | Range
 """What a column must be: a value, one of several, or in a range."""
 
 
-class ItemOptions(Struct, frozen=True, forbid_unknown_fields=True):
-    """Which items may be recommended, and how. Ids that the version does not contain are counted, not refused."""
+class ListOptions(Struct, frozen=True, forbid_unknown_fields=True):
+    """Which items may be in a list. Ids that the version does not contain are counted, not refused."""
 
     k: Count = 10
     exclude: Ids = ()
@@ -67,16 +68,34 @@ class ItemOptions(Struct, frozen=True, forbid_unknown_fields=True):
     `min`, `max` or both, such as `{"brand": ["Acme", "Bolt"], "price": {"max": 50}}`."""
     set: Annotated[str, Meta(min_length=1, max_length=100)] | None = None
     """Recommend only items of this named set, see `PUT /v1/rules`."""
+    fields: Annotated[Sequence[Field], Meta(max_length=2)] = ()
+    """Further details of each recommended item."""
+    arm: Annotated[str, Meta(pattern=f"^{ARM_NAME.pattern}$")] | None = None
+    """The arm that recommends. By default that of the customer, by a hash of the id, or `main` without a customer."""
+
+
+class OutfitOptions(ListOptions, frozen=True):
+    """What an outfit may contain."""
+
+    per_category: Annotated[int, Meta(ge=1, le=LARGEST_K)] = 1
+    """The largest number of items of one category."""
+    slots: Annotated[Sequence[Slot], Meta(min_length=1, max_length=100)] | None = None
+    """The categories to fill. By default all that are not in the basket."""
+    budget: Annotated[float, Meta(gt=0, le=1e15)] | None = None
+    """What all items of the outfit may cost together. Items without a price are left out."""
+    reasons: bool = False
+    """For each item, list the items of the basket that it goes with best."""
+
+
+class ItemOptions(ListOptions, frozen=True):
+    """The same, and how items are chosen."""
+
     diversity: Diversity = 0.0
     """Has no effect on popular items, the fallback for an unknown history."""
     explore: Explore | None = None
     """By default that of the service (`--explore`). Which new items are shown is random."""
     seed: Annotated[int, Meta(ge=0, le=2**32 - 1)] | None = None
     """Makes `explore` repeatable: the same request with the same seed and the same new items has the same response."""
-    fields: Annotated[Sequence[Field], Meta(max_length=2)] = ()
-    """Further details of each recommended item."""
-    arm: Annotated[str, Meta(pattern=f"^{ARM_NAME.pattern}$")] | None = None
-    """The arm that recommends. By default that of the customer, by a hash of the id, or `main` without a customer."""
 
 
 class RankingOptions(ItemOptions, frozen=True):
@@ -124,6 +143,14 @@ class RecommendedItem(Struct, frozen=True):
     """The address of an image, if it is one of the requested `fields`."""
 
 
+class FilledSlot(Struct, frozen=True):
+    """A category of an outfit, and the items that fill it."""
+
+    category: str
+    items: tuple[str, ...]
+    """Their ids, best first. None: the slot was requested, and is open."""
+
+
 class RankedItems(NamedTuple):
     """Recommended items, best first, and what is different from what was requested."""
 
@@ -131,3 +158,7 @@ class RankedItems(NamedTuple):
     fallbacks: tuple[Fallback, ...] = ()
     rules: tuple[str, ...] = ()
     """The names of the rules of the shop that acted."""
+    slots: tuple[FilledSlot, ...] = ()
+    """Of an outfit."""
+    price: float | None = None
+    """Of an outfit: what its items cost together; None if one has no price."""

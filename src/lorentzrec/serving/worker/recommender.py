@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from copy import copy
 from functools import cached_property
@@ -18,6 +19,8 @@ from lorentzrec.errors import InputError
 from lorentzrec.points.alternatives import Alternatives, find_alternatives
 from lorentzrec.points.fallbacks import Cause, Fallback, unknown_fallbacks
 from lorentzrec.points.index import INDEXED_ITEMS, Index
+from lorentzrec.points.outfits import OutfitOptions as RowOutfitOptions
+from lorentzrec.points.outfits import Outfits, complete_rows
 from lorentzrec.points.points import count_order_ages
 from lorentzrec.points.ranking import LiveSet, NewPoints, Ranker
 from lorentzrec.points.recommending import RowOptions, RowQuery, RowResult, recommend_rows
@@ -31,8 +34,10 @@ from lorentzrec.serving.versions.item_directory import Item
 from lorentzrec.serving.versions.version import Version
 from lorentzrec.serving.worker.new_items import NewItems
 from lorentzrec.serving.worker.query import (
+    FilledSlot,
     Id,
-    ItemOptions,
+    ListOptions,
+    OutfitOptions,
     RankedItems,
     RankingOptions,
     Reason,
@@ -40,11 +45,15 @@ from lorentzrec.serving.worker.query import (
 )
 
 DEFAULTS = RankingOptions()
+WHOLE_OUTFIT = OutfitOptions()
+"""One item of each category that is not in the basket."""
 TUNING_QUERIES = 200
 """For the lists of live items; a query takes a few milliseconds, most of it for exact ranking."""
 NARROWED_SHARE = 2
 """If fewer than one item in two is live, the lists of the index are those of the live items only."""
 
+OUTFIT_PASSES = 20
+"""An outfit scores all items by several arrays, as long as this many passes of NumPy."""
 QUOTA_PASSES = 100
 """A quota that leaves too few items reads the ranking to its end, item by item: as long as many passes of NumPy."""
 
@@ -112,7 +121,7 @@ class Recommender:
         extended = copy(base)
         extended._base, extended.new_items = base, new
         extended.rules, extended.rules_revision = self.rules, self.rules_revision
-        for of_others in ("columns", "_alternatives"):  # they are of other new items
+        for of_others in ("columns", "_alternatives", "_outfits"):  # they are of other new items
             extended.__dict__.pop(of_others, None)
         placed = new.items[: new.placed_count]
         if new.points is not None:
@@ -160,6 +169,12 @@ class Recommender:
     def _alternatives(self) -> Alternatives:
         return Alternatives(self._similar, CategoryTree(self.columns))
 
+    @cached_property
+    def _outfits(self) -> Outfits:
+        if self._base is not None:  # what it knows of categories takes a while to find out
+            return self._base._outfits.with_new(self._ranker, self.columns)
+        return Outfits(self._ranker, self.columns)
+
     @property
     def recommendable_count(self) -> int:
         """The number of items that may be recommended: live ones of the version, and live new ones that are placed."""
@@ -170,9 +185,10 @@ class Recommender:
         """The number of ids in the list of live items that are neither in the version nor new items."""
         return len(self._unknown - self.new_items.indices.keys()) if self._listed else 0
 
-    def count_scanned(self, options: ItemOptions, route: Route) -> int:
+    def count_scanned(self, options: ListOptions, route: Route) -> int:
         """How many rows filters and rules look at, about: each pass over the catalogue has one per item."""
-        passes = bool(options.categories) + (options.set is not None) + (route == "outfits")
+        passes = bool(options.categories) + (options.set is not None)
+        passes += OUTFIT_PASSES * (route == "outfits")
         for condition in options.where.values():
             passes += 1 + (len(condition).bit_length() if isinstance(condition, list | tuple) else 0)
         rules = None if self.rules is None else self.rules.by_route[route]
@@ -186,6 +202,7 @@ class Recommender:
         self.recommend([item], RankingOptions(reasons=True))
         self.similar(item)
         self.alternatives(item)
+        self.complete([item], OutfitOptions(reasons=True))
 
     def recommend(
         self,
@@ -195,8 +212,6 @@ class Recommender:
         weights: Sequence[float] = (),
         times: Sequence[float] = (),
         exclude_seen: bool | None = None,
-        without: Sequence[int] = (),
-        route: Route = "recommend",
     ) -> RankedItems:
         """The best live items for a history, oldest first; the popular ones if no item of it is known.
 
@@ -204,35 +219,39 @@ class Recommender:
         times: unix seconds, one per item of the history; NaN for what the customer looks at and did not buy. Equal
         times form an order. Empty: every item is an order.
         exclude_seen: do not recommend items of the history. None: leave them out, unless customers buy again.
-        without: codes of categories to leave out.
-        route: what the list is for; its rules are applied.
         """
         seconds = np.array(times) if times else None
         ages = None if seconds is None else count_order_ages(seconds)
         query = RowQuery(self._rows(history), np.array(weights) if weights else None, seconds, ages)
-        chosen = self._options(options, route, without, exclude_seen=exclude_seen, reasons=options.reasons)
-        return self._recommend(query, chosen, options)
+        chosen = self._options(options, "recommend", exclude_seen=exclude_seen, **self._choice(options))
+        return self._describe(recommend_rows(self._ranker, [query], chosen)[0], options)
 
-    def complete_basket(self, items: Sequence[Id], options: RankingOptions = DEFAULTS) -> RankedItems:
-        """Items that complement a basket: the best ones of categories that are not in it."""
-        in_basket = sorted({*self._codes[self._known(items)].tolist()} - {UNKNOWN})
-        ranked = self.recommend(items, options, without=in_basket, exclude_seen=True, route="outfits")
-        if not items or (in_basket and ranked.items):
-            return ranked
-        cause = Cause.BASKET_WITHOUT_CATEGORIES
-        if in_basket:
-            ranked = self.recommend(items, options, exclude_seen=True, route="outfits")
-            cause = Cause.BASKET_OF_ALL_CATEGORIES
-        return ranked._replace(fallbacks=(*ranked.fallbacks, Fallback(cause)))
+    def complete(self, items: Sequence[Id], options: OutfitOptions = WHOLE_OUTFIT) -> RankedItems:
+        """An outfit for the items of a basket: the best live items of other categories, or of the requested slots."""
+        outfits = self._outfits
+        slots = None if options.slots is None else outfits.find_slots(options.slots)
+        wanted = RowOutfitOptions(options.per_category, slots, options.budget)
+        chosen = self._options(options, "outfits", reasons=options.reasons)
+        found = complete_rows(outfits, self._rows(items), chosen, wanted)
+        ranked = self._describe(found, options)
+        filled: dict[str, list[str]] = {name: [] for name in options.slots or ()}
+        for item in ranked.items:
+            if item.category is not None:
+                filled.setdefault(item.category, []).append(item.id)
+        price = None if outfits.prices is None else round(float(outfits.prices[found.rows].sum()), 6)
+        return ranked._replace(
+            slots=tuple(FilledSlot(name, tuple(ids)) for name, ids in filled.items()),
+            price=price if price is not None and math.isfinite(price) else None,
+        )
 
     def similar(self, item: str, options: RankingOptions = DEFAULTS) -> RankedItems:
         """The live items most similar to an item, live or not; never the item itself."""
-        chosen = self._options(options, "similar", reasons=options.reasons)
+        chosen = self._options(options, "similar", **self._choice(options))
         return self._describe(find_similar(self._similar, [self._row(item)], chosen)[0], options)
 
     def alternatives(self, item: str, options: RankingOptions = DEFAULTS) -> RankedItems:
         """The best live items to buy instead of an item, live or not: of its category, or else of its parent."""
-        chosen = self._options(options, "alternatives", reasons=options.reasons)
+        chosen = self._options(options, "alternatives", **self._choice(options))
         return self._describe(find_alternatives(self._alternatives, [self._row(item)], chosen)[0], options)
 
     def _row(self, item: str) -> int:
@@ -241,17 +260,23 @@ class Recommender:
             raise UnknownItem(item, self.version.name)
         return int(rows[0])
 
-    def _options(self, options: ItemOptions, route: Route, without: Sequence[int] = (), **others: Any) -> RowOptions:
-        """The options in rows, with others that are no ids; `without`: codes of categories to leave out."""
-        allowed, fallbacks = self._allowed(options, without)
+    def _choice(self, options: RankingOptions) -> dict[str, Any]:
+        """The options of lists whose items are not chosen by their rank alone."""
+        return {
+            "reasons": options.reasons,
+            "diversity": options.diversity,
+            "explore": self._explore if options.explore is None else options.explore,
+            "seed": options.seed,
+        }
+
+    def _options(self, options: ListOptions, route: Route, **others: Any) -> RowOptions:
+        """The options in rows, with others that are no ids."""
+        allowed, fallbacks = self._allowed(options)
         share, k = self._event_item_share, options.k
         return RowOptions(
             k=k,
             excluded=self._known(options.exclude),
             allowed=allowed,
-            diversity=options.diversity,
-            explore=self._explore if options.explore is None else options.explore,
-            seed=options.seed,
             event_limit=max(1, int(share * k + 1e-9)) if share else 0,
             fallbacks=fallbacks,
             with_user_points=self._symmetric,
@@ -259,11 +284,7 @@ class Recommender:
             **others,
         )
 
-    def _recommend(self, query: RowQuery, chosen: RowOptions, options: ItemOptions) -> RankedItems:
-        """The result of a query."""
-        return self._describe(recommend_rows(self._ranker, [query], chosen)[0], options)
-
-    def _describe(self, found: RowResult, options: ItemOptions) -> RankedItems:
+    def _describe(self, found: RowResult, options: ListOptions) -> RankedItems:
         """A result with the ids of its items, and the details that were requested."""
         because: Sequence[tuple[Reason, ...]] = [()] * len(found.rows)
         if found.reasons is not None:
@@ -330,12 +351,9 @@ class Recommender:
         known: NDArray[np.int64] = rows[rows != UNKNOWN]
         return known
 
-    def _allowed(self, options: ItemOptions, without: Sequence[int] = ()) -> tuple[Rows | None, tuple[Fallback, ...]]:
+    def _allowed(self, options: ListOptions) -> tuple[Rows | None, tuple[Fallback, ...]]:
         """The rows that the allow-list, the categories, the conditions and the set leave, None for all, with fallbacks
-        for unknown ones.
-
-        without: codes of categories to leave out.
-        """
+        for unknown ones."""
         categories = options.categories
         fallbacks: tuple[Fallback, ...] = ()
         allowed = None
@@ -343,13 +361,12 @@ class Recommender:
             allowed = self._rows(options.allow)
             fallbacks = unknown_fallbacks(Cause.UNKNOWN_ALLOWED_ITEMS, allowed)
             allowed = allowed[allowed != UNKNOWN]
-        if categories or without:
+        if categories:
             codes = np.array([self._code_of.get(name, UNKNOWN) for name in categories], np.int64)
             fallbacks += unknown_fallbacks(Cause.UNKNOWN_CATEGORIES, codes)
             # The last entry is that of code -1, items without a category: they are in none of the requested ones.
-            wanted = np.full(len(self._code_of) + 1, not categories)
+            wanted = np.zeros(len(self._code_of) + 1, bool)
             wanted[codes[codes != UNKNOWN]] = True
-            wanted[list(without)] = False
             allowed = np.flatnonzero(wanted[self._codes]) if allowed is None else allowed[wanted[self._codes[allowed]]]
         if options.where:
             fitting = self.columns.find(options.where, allowed)

@@ -1,4 +1,4 @@
-"""Recommendations: for a history, for a customer, for a basket, similar to an item, and instead of one."""
+"""Recommendations: for a history, for a customer, with a basket, similar to an item, and instead of one."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from msgspec.structs import asdict
 
 from lorentzrec.errors import RecordDamaged, StoreUnavailable
 from lorentzrec.points.fallbacks import render_fallbacks
-from lorentzrec.serving.http.messages import BasketRequest, RecommendRequest, RecommendResponse
+from lorentzrec.serving.http.messages import OutfitRequest, OutfitResponse, RecommendRequest, RecommendResponse
 from lorentzrec.serving.http.problems import READING_ITEM, WITH_BODY
 from lorentzrec.serving.http.requests import ItemInPath, StrictRequest, TheWorker, UserInPath, Worker, cost, decode_id
 from lorentzrec.serving.rules.document import Route
 from lorentzrec.serving.stores.histories import StoredEvent
 from lorentzrec.serving.worker.guarded_store import STORE_UNAVAILABLE
-from lorentzrec.serving.worker.query import CustomerOptions, Id, ItemOptions, RankedItems, RankingOptions
+from lorentzrec.serving.worker.query import CustomerOptions, Id, ListOptions, RankedItems, RankingOptions
 from lorentzrec.serving.worker.recommender import Recommender
 
 logger = logging.getLogger("lorentzrec.serving")
@@ -68,14 +68,22 @@ def rank_for(sent: RecommendRequest, worker: Worker, recommender: Recommender) -
     return ranked, degraded
 
 
-@post("/basket", status_code=200, responses=WITH_BODY | READING_ITEM)
-async def complete_basket(data: JSONBody[BasketRequest], worker: TheWorker) -> RecommendResponse:
-    """Recommend items that complement those of a basket: items of categories that are not in it."""
+@post("/outfits", status_code=200, responses=WITH_BODY | READING_ITEM)
+async def complete_outfit(data: JSONBody[OutfitRequest], worker: TheWorker) -> OutfitResponse:
+    """Recommend items that go with those of a basket, by what is bought together: at most `per_category` of each
+    category that is not in the basket, or of the categories in `slots`, within a budget.
+
+    A model that has not learned this from orders recommends what customers of the basket would like, of other
+    categories, and `fallback_kinds` has `not_learned`.
+    """
+    ranked: list[RankedItems] = []
 
     def rank(recommender: Recommender) -> tuple[RankedItems, str | None]:
-        return recommender.complete_basket(data.items, data), None
+        ranked.append(recommender.complete(data.items, data))
+        return ranked[0], None
 
-    return await _run(worker, data, len(data.items), rank, route="outfits")
+    found = await _run(worker, data, len(data.items), rank, route="outfits")
+    return OutfitResponse(**asdict(found), slots=ranked[0].slots, price=ranked[0].price)
 
 
 @get("/items/{item:str}/similar", responses=READING_ITEM)
@@ -109,7 +117,7 @@ async def alternatives(
 
 async def _run(
     worker: Worker,
-    options: ItemOptions,
+    options: ListOptions,
     history: int,
     rank: Rank,
     *,
@@ -127,7 +135,7 @@ async def _run(
     return await worker.threads.run(cost(options, history, worker.versions.in_use, route), handle, at_once=at_once)
 
 
-def respond(worker: Worker, options: ItemOptions, rank: Rank, user: str | None) -> RecommendResponse:
+def respond(worker: Worker, options: ListOptions, rank: Rank, user: str | None) -> RecommendResponse:
     """Rank, count and describe. user: see `_run`."""
     begun = perf_counter()
     arm, recommender, unusable = worker.versions.choose(options.arm, user)

@@ -75,7 +75,7 @@ async def preview_rules(data: JSONBody[PreviewRequest], worker: TheWorker) -> Pr
 
 def _preview(data: PreviewRequest, worker: Worker) -> PreviewResponse:
     rules = _without_message(data)
-    options = data.recommend or data.similar or data.alternatives or data.basket
+    options = data.recommend or data.similar or data.alternatives or data.outfits
     user = None if data.recommend is None or data.recommend.user is None else str(data.recommend.user)
     recommender = worker.versions.choose(None if options is None else options.arm, user).recommender
     check_rules(rules, recommender.columns)
@@ -96,8 +96,8 @@ def _preview(data: PreviewRequest, worker: Worker) -> PreviewResponse:
 def _rank(data: PreviewRequest, worker: Worker, recommender: Recommender) -> RankedItems:
     if data.recommend is not None:
         return rank_for(data.recommend, worker, recommender)[0]
-    if data.basket is not None:
-        return recommender.complete_basket(data.basket.items, data.basket)
+    if data.outfits is not None:
+        return recommender.complete(data.outfits.items, data.outfits)
     if data.similar is not None:
         return recommender.similar(str(data.similar.item), data.similar)
     if data.alternatives is not None:

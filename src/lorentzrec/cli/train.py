@@ -131,8 +131,8 @@ def train(
         raise ConfigError("epochs=0 would save an untrained model: set epochs to 1 or more")
     refuse_unwritable(out, "lorentzrec model")
     replaces = (out / MARKER).exists()
-    place_if_interrupted = out.with_name(f"{out.name}.interrupted") if replaces and not overwrite else out
-    refuse_unwritable(place_if_interrupted, "lorentzrec model")
+    path_if_interrupted = out.with_name(f"{out.name}.interrupted") if replaces and not overwrite else out
+    refuse_unwritable(path_if_interrupted, "lorentzrec model")
     checkpoint = out.with_name(f"{out.name}.checkpoint")
     if checkpoint.exists() and not resume:
         raise InputError(f"{checkpoint} is left from a run that was stopped: add --resume to continue it, or remove it")
@@ -151,7 +151,7 @@ def train(
     try:
         model = learn(data, chosen, file_options, attributes, verbose=verbose)
     except TrainingInterrupted as interrupted:
-        _save_unfinished(interrupted.model, place_if_interrupted, out, checkpoint, json, verbose)
+        _save_unfinished(interrupted.model, path_if_interrupted, out, checkpoint, json, verbose)
         raise
     model.save(out)
     remove_directory(checkpoint)

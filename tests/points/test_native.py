@@ -26,6 +26,7 @@ from lorentzrec.points.native import SOURCE, Question, pack, unpack
 from lorentzrec.points.points import History, Points
 from lorentzrec.points.ranking import Ranker
 from lorentzrec.points.space import Space
+from lorentzrec.points.trend import Trend
 from tests.reference.ranking import rank
 
 KINDS: list[tuple[Any, Any]] = [
@@ -111,6 +112,50 @@ def test_every_way_to_find_candidates_ranks_as_the_reference(
             if row not in found:
                 assert value == pytest.approx(expected[-1][1], rel=1e-9, abs=1e-9), way
         assert answer.query == pytest.approx(point, rel=1e-9, abs=1e-12)
+
+
+@pytest.mark.parametrize(("geometry", "score"), KINDS)
+@pytest.mark.parametrize("with_offsets", [False, True])
+@pytest.mark.parametrize("size", [0.05, 1.0])
+def test_remembered_items_that_cannot_be_among_the_best_are_skipped_and_no_others(
+    geometry: str, score: str, with_offsets: bool, size: float
+) -> None:
+    """Shares of the greatest sum from 2^-20 to 1, near points and far ones, with and without repeats."""
+    count, random = 400, np.random.default_rng(5)
+    points = random_points(6, count, geometry, score, 9)
+    space = points.item_points[:, 1:] * np.float32(size) if geometry == "hyperboloid" else points.item_points * size
+    if geometry == "hyperboloid":
+        space = np.concatenate([np.sqrt(1 + np.square(space).sum(axis=1, keepdims=True)), space], axis=1)
+    rows = np.arange(count)
+    values = np.exp2(-20 * random.random((2, count))).astype(np.float32).ravel()
+    offsets = np.minimum(rows.size * np.arange(count + 1), 2 * count)
+    memory = Memory(offsets, np.tile(rows, 2).astype(np.int32), values, ordered=False)
+    trend = Trend(np.exp2(random.normal(size=count)).astype(np.float32), np.ones(count, np.float32), 0.5, 7, 0)
+    for weight in (0.02, 0.5, 5.0):
+        ranked = replace(
+            points,
+            item_points=space.astype(np.float32),
+            memory=memory.with_weight(weight),
+            trend=trend if with_offsets else None,
+        )
+        for history in ([0], [1], [0, 1, 1]):
+            given = History(np.array(history))
+            query = Ranker(ranked).query(*given.for_query)
+            boosts = ranked.memory.boosts(given.items, np.array([0, len(history)]))  # type: ignore[union-attr]
+            expected = ranked.scorer.exact_scores(query, rows)
+            expected[boosts.items] += boosts.values
+            if ranked.scorer.item_offsets is not None:
+                expected += ranked.scorer.item_offsets
+            for repeated in ({}, {7: 0.3, 200: 4.0}):
+                asked = Ranker(ranked).add_history(Question(10, raised=True), given)
+                asked = asked._replace(
+                    repeated=np.array([*repeated], np.int64), repeated_boosts=np.array([*repeated.values()])
+                )
+                found = ranked.scorer.rank(asked)
+                raised = expected.copy()
+                raised[list(repeated)] += list(repeated.values())
+                assert found is not None
+                assert raised[found.rows] == pytest.approx(np.sort(raised)[::-1][:10], rel=1e-9, abs=1e-9)
 
 
 @pytest.mark.parametrize(("geometry", "score"), KINDS)

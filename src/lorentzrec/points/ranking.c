@@ -19,7 +19,7 @@
 
 #define LEAST_FACTOR 1e-30f
 
-enum { LANES = 8, NO_MEMORY = -1, NO_MIDPOINT = -2, TOO_FEW = -3, OUTSIDE = -4 };
+enum { LANES = 8, SHARES = 16, NO_MEMORY = -1, NO_MIDPOINT = -2, TOO_FEW = -3, OUTSIDE = -4 };
 
 typedef struct {
     int64_t count, width;              /* items, and coordinates of a point */
@@ -90,14 +90,15 @@ typedef struct {
 
 typedef struct {
     int64_t key; /* row + 1; 0: free */
-    double sum, added;
+    double sum, added; /* by the memory, before the logarithm; by repeats */
     uint8_t excluded, boosted, scored;
 } Slot;
 
 typedef struct {
     Slot *slots;
-    uint64_t mask;
+    uint64_t mask, factor;
     int shift;
+    double unit; /* of the sums of the memory */
 } Table;
 
 static int start_best(Best *best, int64_t wanted) {
@@ -133,7 +134,7 @@ static void select_best(Entry *entries, int64_t size, int64_t count) {
 
 /* Drop the entries that are not among the first `wanted`, nor may be. */
 static int shrink(Best *best) {
-    if (best->size > best->wanted) {
+    if (best->size >= best->wanted) {
         select_best(best->entries, best->size, best->wanted);
         double least = INFINITY;
         for (int64_t i = 0; i < best->wanted; i++)
@@ -181,17 +182,20 @@ static inline int64_t find_group(const int64_t *offsets, int64_t group, int64_t 
     return 0 <= first && first <= end && end <= count ? end - first : -1;
 }
 
-static int start_table(Table *table, int64_t count) {
+/* A table for `count` rows, of which most are below `items`. If it has room for all items, slots are in their order: the
+ * neighbours of an item, whose rows rise, are found one after the other in the memory of the machine. */
+static int start_table(Table *table, int64_t count, int64_t items) {
     int bits = 6;
     while (((int64_t)1 << bits) < 2 * count) bits++;
     table->mask = ((uint64_t)1 << bits) - 1;
     table->shift = 64 - bits;
+    table->factor = (uint64_t)items <= table->mask ? (uint64_t)1 << table->shift : 0x9E3779B97F4A7C15u;
     table->slots = calloc(table->mask + 1, sizeof(Slot));
     return table->slots != NULL;
 }
 
 static inline Slot *find(const Table *table, int64_t row) {
-    uint64_t index = ((uint64_t)row * 0x9E3779B97F4A7C15u) >> table->shift;
+    uint64_t index = ((uint64_t)row * table->factor) >> table->shift;
     while (table->slots[index].key != row + 1 && table->slots[index].key) index = (index + 1) & table->mask;
     return &table->slots[index];
 }
@@ -329,7 +333,7 @@ FAST static int64_t find_boosts(const Catalogue *items, const Request *request, 
             if (slot->sum > greatest) greatest = slot->sum;
         }
     }
-    double unit = items->ordered || greatest == 0 ? 1 : greatest;
+    table->unit = items->ordered || greatest == 0 ? 1 : greatest;
     for (int64_t i = 0; i < request->repeated_count; i++) {
         Slot *slot = enter(table, request->repeated[i]);
         if (!slot->boosted) {
@@ -338,11 +342,12 @@ FAST static int64_t find_boosts(const Catalogue *items, const Request *request, 
         }
         slot->added = request->repeated_boosts[i];
     }
-    for (int64_t i = 0; i < count; i++) {
-        Slot *slot = &table->slots[boosted[i]];
-        if (slot->sum > 0) slot->sum = items->memory_weight * log1p(items->sharpness * slot->sum / unit);
-    }
     return count;
+}
+
+static inline double find_boost(const Catalogue *items, const Table *table, const Slot *slot) {
+    double remembered = slot->sum > 0 ? items->memory_weight * log1p(items->sharpness * slot->sum / table->unit) : 0;
+    return remembered + slot->added;
 }
 
 static inline int is_candidate(const Request *request, const Table *table, int64_t row) {
@@ -614,11 +619,67 @@ FAST static int score_items(const Catalogue *items, const Request *request, cons
         Slot *slot = find(table, row);
         if (slot->boosted) {
             slot->scored = 1;
-            score += slot->sum + slot->added;
+            score += find_boost(items, table, slot);
         }
         if (!offer(best, score, row)) return 0;
     }
     return 1;
+}
+
+/* Boosted items that are not scored yet and may be recommended. */
+static inline int is_left(const Request *request, const Slot *slot) {
+    return !slot->scored && !slot->excluded && is_set(request->eligible, slot->key - 1);
+}
+
+static int64_t collect_repeated(const Request *request, const Table *table, const int64_t *boosted, int64_t count,
+                                Entry *entries) {
+    int64_t found = 0;
+    for (int64_t i = 0; i < count; i++) {
+        const Slot *slot = &table->slots[boosted[i]];
+        if (slot->added > 0 && is_left(request, slot)) entries[found++].row = slot->key - 1;
+    }
+    return found;
+}
+
+/* Collect the remembered items that may reach the bound. Most do not, and need neither a logarithm nor a root: an item
+ * with a share of the unit below 2^-e has a boost below that of 2^-e, and so needs a linear score that is known. */
+FAST static int64_t collect_remembered(const Catalogue *items, const Request *request, const double *query,
+                                       const Raised *raised, const Table *table, const float *linear,
+                                       const int64_t *boosted, int64_t count, double bound, Entry *entries) {
+    int64_t width = items->width, padded = (width + LANES - 1) / LANES * LANES, found = 0;
+    int64_t safe = items->count - (padded - width + width - 1) / width;
+    int curved = items->hyperbolic && request->by_distance, squares = request->by_distance && !items->hyperbolic;
+    double error = find_error(items, request, query), squared = 0, greatest[SHARES];
+    for (int64_t i = 0; i < width; i++) squared += query[i] * query[i];
+    for (int e = 0; e < SHARES; e++) { /* the distance at which an item without offset reaches the bound; or its exp */
+        double boost = items->memory_weight * log1p(items->sharpness * ldexp(1, -e));
+        greatest[e] = boost - bound + (fabs(bound) + boost + 1) * 0x1p-40;
+        if (curved) greatest[e] = exp(greatest[e] + (raised->by_factors ? raised->greatest : 0)) * (1 + 0x1p-20);
+    }
+    for (int64_t i = 0; i < count; i++) {
+        const Slot *slot = &table->slots[boosted[i]];
+        if (!(slot->sum > 0) || !is_left(request, slot)) continue;
+        int64_t row = slot->key - 1;
+        double share = slot->sum / table->unit;
+        if (share <= 1 && bound > -INFINITY) {
+            int exponent = 0;
+            frexp(share, &exponent); /* below 2^exponent */
+            int e = exponent > 0 ? 0 : -exponent < SHARES ? -exponent : SHARES - 1;
+            const float *point = items->items + row * width;
+            double reach = row < safe ? multiply(linear, point, padded) : multiply_exactly(linear, point, width);
+            if (squares) reach -= half_square(point, width);
+            reach += error;
+            if (curved) {
+                double ratio = raised->by_factors ? greatest[e] * find_offset(raised, row) : greatest[e];
+                if (ratio < 1 || reach < -(ratio + 1 / ratio) / 2) continue;
+            } else {
+                double distance = greatest[e] + find_offset(raised, row); /* in flat space; else minus the product */
+                if (squares ? distance < 0 || squared - 2 * reach > distance * distance : reach < -distance) continue;
+            }
+        }
+        entries[found++].row = row;
+    }
+    return found;
 }
 
 /* Write the rows of the best items and their scores, best first, ties by row; and the point of the query.
@@ -645,10 +706,12 @@ int64_t rank(const Catalogue *items, const Request *request, double *query, int6
         return NO_MIDPOINT;
     Table table = {0};
     Best near = {0}, best = {0};
-    int64_t *boosted = malloc((pairs + request->repeated_count + 1) * sizeof(int64_t));
+    int64_t boosts = pairs + request->repeated_count; /* that many at most, and one per item */
+    if (boosts > items->count) boosts = items->count;
+    int64_t *boosted = malloc((boosts + 1) * sizeof(int64_t));
     float *linear = malloc(padded * sizeof(float));
     if (boosted == NULL || linear == NULL ||
-        !start_table(&table, pairs + request->repeated_count + request->excluded_count))
+        !start_table(&table, boosts + request->excluded_count, items->count))
         goto end;
     for (int64_t i = 0; i < request->excluded_count; i++) enter(&table, request->excluded[i])->excluded = 1;
     int64_t boosted_count = find_boosts(items, request, &table, boosted, pairs);
@@ -682,17 +745,16 @@ int64_t rank(const Catalogue *items, const Request *request, double *query, int6
         goto end;
     }
     if (!score_items(items, request, query, &table, near.entries, near.size, &best)) goto end;
-    int64_t others = 0;
     if (boosted_count > near.room) {
         Entry *larger = realloc(near.entries, boosted_count * sizeof(Entry));
         if (larger == NULL) goto end;
         near.entries = larger;
     }
-    for (int64_t i = 0; i < boosted_count; i++) {
-        Slot *slot = &table.slots[boosted[i]];
-        if (!slot->scored && !slot->excluded && slot->sum + slot->added > 0 && is_set(request->eligible, slot->key - 1))
-            near.entries[others++].row = slot->key - 1;
-    }
+    /* Repeats have the largest boosts: the best of them are what remembered items have to reach. */
+    int64_t others = collect_repeated(request, &table, boosted, boosted_count, near.entries);
+    if (!score_items(items, request, query, &table, near.entries, others, &best) || !shrink(&best)) goto end;
+    others = collect_remembered(items, request, query, &raised, &table, linear, boosted, boosted_count, best.bound,
+                                near.entries);
     if (!score_items(items, request, query, &table, near.entries, others, &best) || !shrink(&best)) goto end;
     qsort(best.entries, best.size, sizeof(Entry), compare);
     found = best.size < k ? best.size : k;

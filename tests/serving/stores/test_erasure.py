@@ -87,7 +87,8 @@ def test_bytes_that_were_left_are_removed_when_the_store_is_opened(folder: Path)
         connection.execute("PRAGMA secure_delete = OFF")
         rows = [(event.user, event.id, event.item, event.time, 1.0) for event in crowd(erika=200)]
         connection.execute("BEGIN")
-        connection.executemany("INSERT INTO events VALUES (?, ?, ?, ?, ?)", rows)
+        insert = "INSERT INTO events (user_id, event_id, item_id, time, weight) VALUES (?, ?, ?, ?, ?)"
+        connection.executemany(insert, rows)
         connection.execute("COMMIT")
         connection.execute("DELETE FROM events WHERE user_id = ?", (ERIKA,))
         connection.execute("INSERT INTO erasures VALUES ('0123', 5.0)")

@@ -67,7 +67,8 @@ def test_a_write_is_not_acknowledged_if_the_folder_went_away_meanwhile(
 
     def move_away() -> None:
         with store._connections.transaction() as connection:
-            connection.execute("INSERT INTO events VALUES ('ann', '1', 'tea', 1, 1)")
+            columns = "user_id, event_id, item_id, time, weight"
+            connection.execute(f"INSERT INTO events ({columns}) VALUES ('ann', '1', 'tea', 1, 1)")
             folder.rename(away)
 
     def put_back() -> None:

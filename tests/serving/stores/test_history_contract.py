@@ -19,7 +19,7 @@ from lorentzrec.serving.stores import sql_store
 from lorentzrec.serving.stores.address import open_store
 from lorentzrec.serving.stores.catalogue import LiveItems
 from lorentzrec.serving.stores.faults import StoreFault
-from lorentzrec.serving.stores.histories import Added, Event, StoredEvent
+from lorentzrec.serving.stores.histories import Added, Event, EventMark, RecentEvents, StoredEvent
 from lorentzrec.serving.stores.ids import LONGEST_ID
 from lorentzrec.serving.stores.store import Store
 from lorentzrec.serving.stores.versions import State
@@ -109,6 +109,55 @@ def test_all_events_are_read_many_at_a_time(store: Store, monkeypatch: pytest.Mo
     assert set(found) == {(user, item, time, weight, f"{item}{time}") for user, item, time, weight in added}
     store.forget("many")
     assert len([user for page in store.all_events() for user in page.users]) == len(added) - 20
+
+
+def read_recent(
+    store: Store, since: float, after: EventMark | None = None
+) -> tuple[set[tuple[str, str, float]], EventMark]:
+    pages: list[RecentEvents] = []
+    mark = store.recent_events(since, pages.append, after)
+    return {event for page in pages for event in zip(*page, strict=True)}, mark
+
+
+def test_recent_events_are_those_after_a_time_whenever_they_arrive(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sql_store, "PAGE_EVENTS", 3)
+    assert read_recent(store, 0)[0] == set()
+    now = time()
+    store.add_events([Event("ann", f"i{number}", now - number, f"{number}") for number in range(20)])
+    store.add_events([Event("bob", "i1", now + 60, "ahead"), Event("bob", "old", now - 9_000, "old")])
+    found, mark = read_recent(store, now - 9.5)
+    assert found == {("ann", f"i{number}", now - number) for number in range(10)} | {("bob", "i1", now + 60)}
+    # What happened long before it arrives is found as well.
+    store.add_events([Event("eve", "late", now - 9, "late"), Event("eve", "later", now - 9_000, "later")])
+    found, _ = read_recent(store, now - 9.5, mark)
+    assert ("eve", "late", now - 9) in found
+    assert not any(item == "later" for _, item, _ in found)
+
+
+def test_recent_events_are_only_those_that_arrived_after_a_mark(store: Store) -> None:
+    now = time()
+    store.add_events([Event("ann", "tea", now - 5, "1")])
+    mark = read_recent(store, now - 10)[1]
+    earlier, later = (mark._replace(arrived=now + seconds) for seconds in (-3600, 3600))
+    found, again = read_recent(store, now - 10, earlier)
+    assert found == {("ann", "tea", now - 5)}
+    assert now - 3600 < again.arrived < now + 3600
+    assert read_recent(store, now - 10, later)[0] == set()
+
+
+def test_the_mark_of_recent_events_knows_the_last_erasure(store: Store) -> None:
+    now = time()
+    store.add_events([Event(user, "tea", now - 5, "1") for user in ("ann", "bob", "eve")])
+    first = read_recent(store, now - 10)[1]
+    assert read_recent(store, now - 10, first)[1].erased == first.erased
+    store.forget("bob")
+    found, second = read_recent(store, now - 10, first)
+    assert found == {("ann", "tea", now - 5), ("eve", "tea", now - 5)}
+    assert second.erased > first.erased
+    third = read_recent(store, now - 10, second)[1]
+    assert (third.erased, third.store) == (second.erased, second.store)
 
 
 def test_erasures_of_many_customers(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:

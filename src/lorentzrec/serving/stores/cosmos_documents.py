@@ -210,10 +210,11 @@ class Documents:
             query = f"SELECT {fields} FROM c"
             return list(self._container.query_items(query, enable_cross_partition_query=True, **self._limits))
 
-    def scan(self, fields: str, condition: str) -> Iterator[Document]:
-        """Some fields of the documents of all partitions that meet a condition, as they arrive."""
+    def scan(self, fields: str, condition: str, **values: object) -> Iterator[Document]:
+        """Some fields of the documents of all partitions that meet a condition (see `all`), as they arrive."""
         query = f"SELECT {fields} FROM c WHERE {condition}"
         options = {"enable_cross_partition_query": True, "enable_scan_in_query": True, **self._limits}
+        options["parameters"] = [{"name": f"@{name}", "value": value} for name, value in values.items()]
         with self._account.explain_errors():
             yield from self._container.query_items(query, **options)
 

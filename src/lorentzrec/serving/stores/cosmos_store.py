@@ -33,7 +33,18 @@ from lorentzrec.serving.stores.catalogue import LiveCounts, LiveItems
 from lorentzrec.serving.stores.cosmos_documents import Account, Conflict, Document
 from lorentzrec.serving.stores.cosmos_versions import CosmosVersions, read_arms
 from lorentzrec.serving.stores.faults import StoreFault
-from lorentzrec.serving.stores.histories import Added, Event, EventPage, StoredEvent, drop_erased, sort_batch
+from lorentzrec.serving.stores.histories import (
+    LATEST_SECONDS,
+    OVERLAP_SECONDS,
+    Added,
+    Event,
+    EventMark,
+    EventPage,
+    RecentEvents,
+    StoredEvent,
+    drop_erased,
+    sort_batch,
+)
 from lorentzrec.serving.stores.ids import make_key, salted_key
 from lorentzrec.serving.stores.new_items import Change, NewItem, Origin, plan_changes
 from lorentzrec.serving.stores.rules import KEPT_DOCUMENTS, Next, RuleChange
@@ -216,6 +227,28 @@ class CosmosStore(CosmosVersions, Store):
             if events := segment["events"]:
                 columns = [(item, float(moment), *(weight or [1.0]), id) for moment, item, id, *weight in events]
                 yield EventPage([segment["user"]] * len(events), *zip(*columns, strict=True))
+
+    def recent_events(
+        self, since: float, take: Callable[[RecentEvents], None], after: EventMark | None = None
+    ) -> EventMark:
+        """Reads all documents that have changed: `_ts`, the second of the last change, has an index in each account."""
+        begun = time.monotonic()
+        store = self._salt() or ""
+        start = since - LATEST_SECONDS if after is None else after.arrived - OVERLAP_SECONDS
+        notes = self._all_histories.scan("c.erased", "c.id = 'erased' AND c._ts >= @start", start=math.floor(start))
+        erased = max((float(note["erased"]) for note in notes), default=0.0 if after is None else after.erased)
+        newest = 0.0 if after is None else after.arrived
+        changed = self._all_histories.scan(
+            "c.user, c.events, c._ts", "IS_DEFINED(c.events) AND c._ts >= @start", start=math.floor(start)
+        )
+        for segment in changed:
+            newest = max(newest, float(segment["_ts"]))
+            events = [(item, float(moment)) for moment, item, *_ in segment["events"] if moment > since]
+            if events:
+                take(RecentEvents([segment["user"]] * len(events), *zip(*events, strict=True)))
+        # A document that changed while others were read is read again.
+        read_until = max(newest - (time.monotonic() - begun), 0.0 if after is None else after.arrived)
+        return EventMark(read_until, erased, store)
 
     def erasures(self, users: Sequence[str]) -> dict[str, float]:
         if (salt := self._salt()) is None:

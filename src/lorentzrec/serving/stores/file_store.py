@@ -41,17 +41,19 @@ ERASURE_SECONDS = 3.0
 BYTES_REMAIN = "data of erased customers may still be in the files of the store: this is retried every second"
 
 # Steps, as in `postgres_schema`: a released one never changes, a new one follows it. Text compares by code points as in
-# Python. The table of events is its own index for ids; the other index holds each history in order, so that reading
+# Python. The table of events is its own index for ids; the second index holds each history in order, so that reading
 # the newest events takes the same time for a long history as for a short one, and finds duplicates by time and item.
+# The third one finds what arrived last, in unix seconds.
 # Erasures keep no key that is the same in another store. `compacted` is when no byte of what was erased was left.
 # The last row of an arm in the log of activations has its current version.
 SCHEMA = (
     """
 CREATE TABLE events (
     user_id TEXT, event_id TEXT, item_id TEXT NOT NULL, time REAL NOT NULL, weight REAL NOT NULL,
-    PRIMARY KEY (user_id, event_id)
+    arrived REAL NOT NULL DEFAULT ((julianday('now') - 2440587.5) * 86400.0), PRIMARY KEY (user_id, event_id)
 ) WITHOUT ROWID;
 CREATE UNIQUE INDEX events_in_order ON events (user_id, time, item_id);
+CREATE INDEX events_by_arrival ON events (arrived);
 CREATE TABLE erasures (user_key TEXT PRIMARY KEY, time REAL NOT NULL) WITHOUT ROWID;
 CREATE TABLE privacy (salt TEXT NOT NULL, compacted REAL NOT NULL);
 INSERT INTO privacy VALUES (lower(hex(randomblob(16))), 0);

@@ -6,7 +6,7 @@ A history is item ids with times, never vectors: it outlives every version of th
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
@@ -18,6 +18,10 @@ DISLIKE, DISLIKE_WEIGHT = "dislike", -1.0
 """The kind of events that need no weight of their own, and the weight that they have."""
 USUAL_HISTORY = 1000
 """Events that `Store.history` returns by default."""
+LATEST_SECONDS = 86_400.0
+"""An event arrives at most this long before it happens: `Histories.recent_events` counts on it."""
+OVERLAP_SECONDS = 120.0
+"""What arrived this long before a mark is read again, since a transaction may end after one that began later."""
 
 
 @dataclass(frozen=True)
@@ -68,6 +72,25 @@ class EventPage(NamedTuple):
     ids: Sequence[str]
 
 
+class RecentEvents(NamedTuple):
+    """Some events of `Histories.recent_events`, in columns of equal length."""
+
+    users: Sequence[str]
+    items: Sequence[str]
+    times: Sequence[float]
+
+
+class EventMark(NamedTuple):
+    """Up to where the events of a store were read."""
+
+    arrived: float
+    """When the newest event arrived, by the clock of the store."""
+    erased: float
+    """When the last customer was erased."""
+    store: str = ""
+    """Differs in another store, which may have taken the place of the first one."""
+
+
 class Histories(Protocol):
     """The histories of a store; `tests/serving/stores/test_history_contract.py` checks every store against this."""
 
@@ -95,6 +118,16 @@ class Histories(Protocol):
         """The events of all customers, many at a time: much faster than `history` for each.
 
         They come in any order. No event comes twice; one that is added or erased meanwhile may come or not.
+        """
+
+    def recent_events(
+        self, since: float, take: Callable[[RecentEvents], None], after: EventMark | None = None
+    ) -> EventMark:
+        """Call `take` with the events from after this time, some at a time and in any order.
+
+        after: the mark of an earlier reading: only what arrived later is read, and what arrived shortly before, so an
+        event may come again. What was read is worth nothing if the new mark is of another store; and without `after`,
+        events of customers who were erased since then do not come again.
         """
 
     def erasures(self, users: Sequence[str]) -> dict[str, float]:

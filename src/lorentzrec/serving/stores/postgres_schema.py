@@ -48,9 +48,11 @@ MIGRATIONS: tuple[LiteralString, ...] = (
     CREATE TABLE lorentzrec.events (
         user_key uuid NOT NULL, event_key uuid NOT NULL, time double precision NOT NULL, user_id text NOT NULL,
         item_id text COLLATE "C" NOT NULL, event_id text COLLATE "C" NOT NULL, weight double precision NOT NULL,
+        arrived double precision NOT NULL DEFAULT extract(epoch FROM clock_timestamp()),
         PRIMARY KEY (user_key, event_key)
     );
     CREATE UNIQUE INDEX events_in_order ON lorentzrec.events (user_key, time, item_id);
+    CREATE INDEX events_by_arrival ON lorentzrec.events (arrived);  -- unix seconds
     -- Erasures keep no key that is the same in another store: see `salted_key`.
     CREATE TABLE lorentzrec.erasures (user_key uuid PRIMARY KEY, time double precision NOT NULL);
     CREATE TABLE lorentzrec.privacy (only_row boolean PRIMARY KEY DEFAULT true CHECK (only_row), salt text NOT NULL);

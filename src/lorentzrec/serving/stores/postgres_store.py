@@ -42,7 +42,7 @@ TABLES = {
     "activations": "number, version, time, reason, rejected, arm, share",
     "live_items": "item_id",
     "new_items": "item, changed, content, origin",
-    "events": "user_key, event_key, time, user_id, item_id, event_id, weight",
+    "events": "user_key, event_key, time, user_id, item_id, event_id, weight, arrived",
     "erasures": "user_key, time",
     "privacy": "salt",
 }

@@ -16,7 +16,18 @@ from typing import TYPE_CHECKING, Any, Protocol
 from lorentzrec.serving.stores.activations import Activation, find_arms
 from lorentzrec.serving.stores.catalogue import LiveCounts, LiveItems
 from lorentzrec.serving.stores.faults import StoreFault
-from lorentzrec.serving.stores.histories import Added, Event, EventPage, StoredEvent, drop_erased, sort_batch
+from lorentzrec.serving.stores.histories import (
+    LATEST_SECONDS,
+    OVERLAP_SECONDS,
+    Added,
+    Event,
+    EventMark,
+    EventPage,
+    RecentEvents,
+    StoredEvent,
+    drop_erased,
+    sort_batch,
+)
 from lorentzrec.serving.stores.ids import make_key, salted_key
 from lorentzrec.serving.stores.new_items import (
     Change,
@@ -37,6 +48,8 @@ RULES = "revision, time, reason, who"
 """The columns of a change of rules, in the order of `RuleChange`; the document is the last one."""
 PAGE_EVENTS = 50_000
 """Events that `all_events` reads at a time: in a file store, a reader delays the removal of erased bytes."""
+MARKED = (("arrived", "events"), ("time", "erasures"))
+"""The columns of an `EventMark`, with their tables."""
 ENTRY = "version, time, reason, rejected, arm, share"
 """The columns of an entry of the log, in the order of `Activation`."""
 PRUNED_EVENTS = 5000
@@ -163,6 +176,28 @@ class SqlStore(Store, Protocol):
             if len(rows) < PAGE_EVENTS:
                 return
             last = rows[-1][:3]
+
+    def recent_events(
+        self, since: float, take: Callable[[RecentEvents], None], after: EventMark | None = None
+    ) -> EventMark:
+        sql = self.dialect
+        newest, erased = (f"(SELECT coalesce(max({column}), 0) FROM {sql.schema}.{table})" for column, table in MARKED)
+        mark = EventMark(*self._rows(f"SELECT {newest}, {erased}, salt FROM {sql.schema}.privacy")[0])
+        start = since - LATEST_SECONDS if after is None else after.arrived - OVERLAP_SECONDS
+        query = (
+            f"SELECT arrived, user_id, item_id, time FROM {sql.schema}.events WHERE arrived >= {sql.parameter}"
+            f" AND time > {sql.parameter} ORDER BY arrived LIMIT {sql.parameter}"
+        )
+        limit = PAGE_EVENTS
+        while True:
+            rows = self._page(query, start, since, limit)
+            if rows:
+                arrived, users, items, times = zip(*rows, strict=True)
+                take(RecentEvents(users, items, times))
+            if len(rows) < limit:
+                return mark
+            # The next page repeats what arrived at the last moment of this one.
+            start, limit = (arrived[-1], limit) if arrived[-1] > start else (start, 2 * limit)
 
     def _page(self, query: str, *parameters: object) -> list[tuple[Any, ...]]:
         """`_rows` of a query with many rows."""

@@ -23,12 +23,15 @@ from lorentzrec.model.artifact import load
 from lorentzrec.model.config import TrainingConfig
 from lorentzrec.model.model import Model
 from lorentzrec.model.notes import NoteKind
+from lorentzrec.points.fallbacks import Cause
 from lorentzrec.points.index import build_index
 from lorentzrec.points.native import Question
 from lorentzrec.points.points import History
-from lorentzrec.points.ranking import LiveSet, Ranker
+from lorentzrec.points.ranking import LiveSet, NewPoints, Ranker
 from lorentzrec.points.reasons import ReasonKind
+from lorentzrec.points.recommending import RowOptions
 from lorentzrec.points.trend import SMOOTHING, Trend, find_trend
+from lorentzrec.points.trending import TrendingItems, find_trending
 from lorentzrec.serving.versions.version import open_version, write_version
 from lorentzrec.serving.worker.query import RankingOptions
 from lorentzrec.serving.worker.recommender import Recommender
@@ -271,7 +274,7 @@ def test_who_is_unknown_gets_what_is_popular_in_the_last_days() -> None:
     assert found.ids == model.items.ids(np.lexsort((np.arange(ITEMS), -model.item_counts, -model.trend.recent))[:5])
     assert set(found.ids) == set(range(5))
     assert found.scores.tolist() == model.trend.recent[model.items.rows(found.ids)].tolist()
-    assert found.fallback == "popular: the history is empty; by customers in the last 7 days"
+    assert found.fallback == "popular: the history is empty; recent: by customers in the last 7 days"
     earlier = model.with_points(trend=None).recommend([], k=5)
     assert earlier.fallback == "popular: the history is empty"
     empty = DATA.select(np.zeros(len(DATA), bool))
@@ -340,6 +343,56 @@ def test_clocks_that_say_little_are_noted(times: Any, kind: NoteKind | None, val
 def test_too_few_new_events_choose_nothing() -> None:
     held_out = DATA.select(np.arange(len(DATA)) < 20)
     assert choose_trend(model_of(DATA), held_out, "ndcg@10", NOW) is None
+
+
+@settings(deadline=None, max_examples=30)
+@given(seed=st.integers(0, 2**32), largest=st.sampled_from([3, 2**16 + 5]), live=st.booleans())
+def test_another_trend_changes_scores_and_popular_items_alone(seed: int, largest: int, live: bool) -> None:
+    random = np.random.default_rng(seed)
+    count = 60
+    points = random_points(seed, count, "hyperboloid", "distance")
+    points = replace(points, item_counts=random.integers(0, 4, count))
+    rows = np.flatnonzero(random.random(count) < 0.7) if live else None
+    index = build_index(points, points.item_points[:3].astype(float))
+    first = Ranker(points, index=replace(index, probes=len(index.lists)), live=LiveSet(points, rows))
+    trends = [
+        None if weight is None else Trend(recent, np.full(count, 9, np.float32), weight, 7.0, 0.0)
+        for weight in (0.4, None, 0.0)
+        for recent in [random.integers(0, largest, count).astype(np.float32)]
+    ]
+    history = History(random.integers(0, count, 5))
+    ranker = first
+    for trend in trends:
+        ranker = ranker.with_trend(trend)
+        fresh_points = replace(points, trend=trend)
+        fresh = Ranker(fresh_points, live=LiveSet(fresh_points, rows))
+        found, expected = (one.top(None, 9, history=history) for one in (ranker, fresh))
+        assert (found[0].tolist(), found[1].tolist()) == (expected[0].tolist(), expected[1].tolist())
+        shown = np.arange(count) if rows is None else rows
+        popular = shown[np.argsort(-fresh_points.popularity[shown], kind="stable")]
+        assert ranker.live.popular.tolist() == fresh.live.popular.tolist() == popular.tolist()
+
+
+def test_trending_by_hand() -> None:
+    """Rows 0 to 5, and three new items, of which the last two are by events."""
+    recent = np.array([3, 30, 2, 40, 9, 60], np.float32)
+    usual = np.array([1, 10, 0, 50, 2, 20], np.float32)
+    points = replace(random_points(1, 6, "hyperboloid", "distance"), trend=Trend(recent, usual, 0.0, 7.0, 0.0))
+    new = NewPoints(random_points(2, 3, "hyperboloid", "distance"), np.array([True, True, True]), 2)
+    ranker = Ranker(points, live=LiveSet(points, np.array([0, 1, 2, 3, 5])), new=new)
+    items = TrendingItems(ranker, np.array([4, 50, 2], np.float32))
+    # (r + 5) / (e + 5): row 7 55/5, 5 65/25, 1 35/15, 6 9/5, 0 8/6. Row 2 and 8 have two customers, 3 fewer than usual,
+    # and 4 is not live.
+    found = find_trending(items, RowOptions(k=9, event_limit=9))
+    assert found.rows.tolist() == [7, 5, 1, 6, 0]
+    np.testing.assert_allclose(found.scores, np.log([11, 65 / 25, 35 / 15, 9 / 5, 8 / 6]), rtol=1e-6)
+    assert find_trending(items, RowOptions(k=2, excluded=np.array([5]))).rows.tolist() == [1, 6]
+    chosen = find_trending(items, RowOptions(allowed=np.array([0, 2, 4, 7]), event_limit=1))
+    assert (chosen.rows.tolist(), chosen.fallbacks) == ([7, 0], ())
+    nothing = find_trending(items, RowOptions(allowed=np.array([2, 3])))
+    assert [one.cause for one in nothing.fallbacks] == [Cause.NOTHING_TRENDING]
+    unknown = find_trending(TrendingItems(ranker.with_trend(None), np.zeros(3, np.float32)), RowOptions())
+    assert ([one.cause for one in unknown.fallbacks], len(unknown.rows)) == ([Cause.NO_TREND], 0)
 
 
 def test_wrong_numbers_are_refused() -> None:

@@ -28,6 +28,26 @@ def customers(
     return recent, earlier * recent.sum() / earlier.sum()
 
 
+def live_customers(
+    events: Sequence[tuple[str, str, float]], days: float, now: float, limit: int
+) -> tuple[dict[str, int], int]:
+    """The customers of each item in the days before now, from (customer, item, time), and how many were left out: of
+    each customer, the `limit` items that they bought last count."""
+    newest: dict[str, dict[str, float]] = {}
+    for customer, item, time in events:
+        if now - days * SECONDS < time <= now:
+            bought = newest.setdefault(customer, {})
+            bought[item] = max(time, bought.get(item, time))
+    counts: dict[str, int] = {}
+    left_out = 0
+    for bought in newest.values():
+        kept = sorted(bought, key=lambda item: -bought[item])[:limit]
+        left_out += len(bought) - len(kept)
+        for item in kept:
+            counts[item] = counts.get(item, 0) + 1
+    return counts, left_out
+
+
 def offsets(recent: Sequence[float], expected: Sequence[float], weight: float, smoothing: float) -> list[float]:
     """What is added to the score of each item."""
     return [

@@ -41,6 +41,7 @@ DEPENDS_ON_DATA = {
     ("/v1/users/{user}/recommendations", "get"),
     ("/v1/items/{item}/similar", "get"),
     ("/v1/items/{item}/alternatives", "get"),
+    ("/v1/trending", "get"),
     ("/v1/events", "post"),
     ("/v1/items/{item}", "put"),
     ("/v1/map/items", "get"),
@@ -63,6 +64,7 @@ ROUTES = {
     ("/v1/items/{item}", "delete"),
     ("/v1/items/{item}/similar", "get"),
     ("/v1/items/{item}/alternatives", "get"),
+    ("/v1/trending", "get"),
     ("/v1/users/{user}", "delete"),
     ("/v1/users/{user}/history", "get"),
     ("/v1/users/{user}/recommendations", "get"),
@@ -121,6 +123,8 @@ def test_responses_are_as_described(described: Any, path: str, method: str) -> N
         response = case.call()
         if response.status_code in (414, 431) and not response.content:
             return  # the server itself refuses an address of 64 KiB, before the application sees it
+        if response.status_code == 414 and len(response.request.url or "") > 2**15:
+            return  # parameters that are too long are refused before anybody looks into them
         if response.status_code == 413 and len(response.request.body or b"") > 2**20:
             return  # a body that is too long is refused before anybody looks into it
         case.validate_response(response, checks=checks)

@@ -25,6 +25,7 @@ export type Outfit = Schemas["OutfitResponse"];
 export type Where = { [column: string]: Sent<Schemas["RecommendRequest"]["where"][string]> };
 export type SimilarOptions = Omit<Parameters<"V1ItemsSimilarSimilarItems">, "where"> & { where?: Where };
 export type AlternativesOptions = SimilarOptions;
+export type TrendingOptions = Omit<Parameters<"V1TrendingTrending">, "where"> & { where?: Where };
 export type Rule = Body<"Rule", "name">;
 export type Sets = { [name: string]: Id[] };
 export type RulesOptions = Omit<Body<"RulesRequest">, "rules" | "sets">;
@@ -39,6 +40,7 @@ export type ItemDetails = Body<"NewItemRequest">;
 export type NewItemOptions = Parameters<"V1ItemsRemoveItems">;
 export type Recommendations = Schemas["RecommendResponse"];
 export type RecommendedItem = Schemas["RecommendedItem"];
+export type Trending = Schemas["TrendingResponse"];
 export type Reason = Schemas["Reason"];
 export type Item = Schemas["Item"];
 export type HistoryEvent = Schemas["HistoryEvent"];
@@ -106,6 +108,11 @@ export class Client {
   /** Items to buy instead of an item, such as one that is sold out: of its category, or else of the parent of that. */
   alternatives(item: Id, options: AlternativesOptions = {}): Promise<Recommendations> {
     return this.#send("GET", `/v1/items/${part(item)}/alternatives`, { parameters: options });
+  }
+
+  /** The items that have more customers than usual in the last days. */
+  trending(options: TrendingOptions = {}): Promise<Trending> {
+    return this.#send("GET", "/v1/trending", { parameters: options });
   }
 
   /** Store events; they are durable afterwards. Send the time that your training data will have: see docs/operating.md. */

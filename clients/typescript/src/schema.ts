@@ -112,6 +112,29 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/trending": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Trending
+         * @description Items that have more customers than usual in the last days: of all items, or of some categories.
+         *
+         *     A customer counts once for an item. Without enough customers in the last days the list is empty, and
+         *     `fallback_kinds` has `not_trending`.
+         */
+        get: operations["V1TrendingTrending"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/items": {
         parameters: {
             query?: never;
@@ -886,6 +909,11 @@ export interface components {
              */
             number_columns: string[];
             /**
+             * @description null for a moment at the start.
+             * @default null
+             */
+            trend: components["schemas"]["TrendInformation"] | null;
+            /**
              * @description The live arms, `main` first. All other entries are about the version of `main`.
              * @default []
              */
@@ -1071,7 +1099,7 @@ export interface components {
             /** @description How the response differs from what was requested, as text; null if it does not. */
             fallback: string | null;
             /**
-             * @description The kinds in it: popular, midpoint, partial, allowed, categories, basket, not_learned, budget, slots, widened, no_category, nothing_live, nothing_allowed, all_excluded, nothing_by_rules. Text, so that a client accepts kinds of later versions.
+             * @description The kinds in it: popular, recent, midpoint, partial, allowed, categories, basket, not_learned, budget, slots, widened, no_category, not_trending, nothing_live, nothing_allowed, all_excluded, nothing_by_rules. Text, so that a client accepts kinds of later versions.
              * @default []
              */
             fallback_kinds: string[];
@@ -1315,7 +1343,7 @@ export interface components {
             /** @description How the response differs from what was requested, as text; null if it does not. */
             fallback: string | null;
             /**
-             * @description The kinds in it: popular, midpoint, partial, allowed, categories, basket, not_learned, budget, slots, widened, no_category, nothing_live, nothing_allowed, all_excluded, nothing_by_rules. Text, so that a client accepts kinds of later versions.
+             * @description The kinds in it: popular, recent, midpoint, partial, allowed, categories, basket, not_learned, budget, slots, widened, no_category, not_trending, nothing_live, nothing_allowed, all_excluded, nothing_by_rules. Text, so that a client accepts kinds of later versions.
              * @default []
              */
             fallback_kinds: string[];
@@ -1378,10 +1406,11 @@ export interface components {
              *       "recommend",
              *       "similar",
              *       "alternatives",
-             *       "outfits"
+             *       "outfits",
+             *       "trending"
              *     ]
              */
-            routes: ("alternatives" | "outfits" | "recommend" | "similar")[];
+            routes: ("alternatives" | "outfits" | "recommend" | "similar" | "trending")[];
             /**
              * @description When it comes into force; null: it is now.
              * @default null
@@ -1532,6 +1561,85 @@ export interface components {
              * @default null
              */
             set: string | null;
+        };
+        /**
+         * TrendInformation
+         * @description What is known of the last days.
+         */
+        TrendInformation: {
+            /**
+             * @description events: customers are counted from the events of the store. version: they are those of the training. off: nothing is known of the last days.
+             * @enum {unknown}
+             */
+            source: "events" | "off" | "version";
+            /** @description Why it is this source. */
+            reason: string;
+            days: number;
+            /** @description By how much trends change scores; 0: not at all. */
+            weight: number;
+            /** @description Customers of items of the version in the store, each counted once per item. */
+            customers: number;
+            different_customers: number;
+            /** @description Customers of ids that are neither in the version nor new items. */
+            unknown: number;
+            /** @description Left out: items of customers with more than the limit, the oldest first. */
+            capped: number;
+            /** @description Events that count later, since their time has not come. */
+            ahead: number;
+            /** @description Events of ids beyond the first 16 million in the last days. */
+            left_out: number;
+            /** @description Events that arrived before this time are counted, in seconds since 1970; null: not yet. */
+            refreshed: number | null;
+        };
+        /**
+         * TrendingItem
+         * @description An item that is more popular than usual.
+         */
+        TrendingItem: {
+            id: string;
+            /** @description Its row on the map; -1 for a new item. */
+            row: number;
+            score: number;
+            title: string | null;
+            category: string | null;
+            /** @default [] */
+            because: components["schemas"]["Reason"][];
+            /**
+             * @description Whether the version does not contain the item: its first events, similar items or attributes placed it.
+             * @default false
+             */
+            new: boolean;
+            /** @description If it is one of the requested `fields`; null for an item without a price. */
+            price?: number | null;
+            /** @description The address of an image, if it is one of the requested `fields`. */
+            image?: string | null;
+            /** @description In the last days, each counted once. */
+            customers: number;
+            /** @description As many customers as it has at its usual rate; 0 for a new item. */
+            usual: number;
+            /** @description The same in words. */
+            reason: string;
+        };
+        /**
+         * TrendingResponse
+         * @description Items that are more popular than usual, most of all first.
+         */
+        TrendingResponse: {
+            items: components["schemas"]["TrendingItem"][];
+            model: string;
+            arm: string;
+            /** @description The length of the last days. */
+            days: number;
+            /** @description Why items are missing, or the list is empty; null if there is nothing to say. */
+            fallback: string | null;
+            /** @default [] */
+            fallback_kinds: string[];
+            /**
+             * @description The names of the rules of the shop that acted on the list.
+             * @default []
+             */
+            rules: string[];
+            milliseconds: number;
         };
     };
     responses: never;
@@ -2058,6 +2166,115 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["RecommendResponse"];
+                };
+            };
+            /** @description The request is invalid */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description An API key is required */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Not found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The address is too long */
+            414: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The host name is not allowed */
+            421: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The service failed */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The service is unavailable */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    V1TrendingTrending: {
+        parameters: {
+            query?: {
+                /** @description The number of items. */
+                k?: number;
+                /** @description Items never to recommend. */
+                exclude?: string[];
+                /** @description Recommend only these; all items, if it is left out or null. */
+                allow?: string[];
+                /** @description Recommend only items of these categories; an empty list means all. */
+                categories?: string[];
+                /** @description Recommend only items whose columns meet all of these conditions: a value, a list of values, or a range with `min`, `max` or both, such as `{"brand": ["Acme", "Bolt"], "price": {"max": 50}}`. */
+                where?: string;
+                /** @description Recommend only items of this named set, see `PUT /v1/rules`. */
+                set?: string;
+                /** @description Further details of each recommended item. */
+                fields?: ("image" | "price")[];
+                /** @description The arm that recommends. By default that of the customer, by a hash of the id, or `main` without a customer. */
+                arm?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Request fulfilled, document follows */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["TrendingResponse"];
                 };
             };
             /** @description The request is invalid */

@@ -53,6 +53,12 @@ test("similar items, alternatives and outfits", async () => {
   assert.deepEqual(outfit.slots.map(({ category, items }) => [category, items.length]), [["shoes", 1], ["coats", 1]]);
 });
 
+test("nothing is trending without events of the last days", async () => {
+  const found = await client.trending({ k: 3, categories: ["hats"], where: { price: { max: 50 } } });
+  assert.deepEqual([found.items, found.fallback_kinds, found.days], [[], ["not_trending"], 28]);
+  assert.equal((await client.model()).trend?.source, "off");
+});
+
 test("rules, sets and conditions", async () => {
   const query = { history: ["i3"] };
   const [first] = (await client.recommend(query, { k: 2 })).items;

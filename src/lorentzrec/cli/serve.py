@@ -15,7 +15,9 @@ from lorentzrec.errors import StoreUnavailable
 from lorentzrec.serving.settings import ServiceSettings
 
 
-@field_options(ServiceSettings, None, ("host", "api_key_file", ..., "log_sample", "connections", "idle_seconds"))
+@field_options(
+    ServiceSettings, None, ("host", "api_key_file", ..., "log_sample", "trend_seconds", "connections", "idle_seconds")
+)
 def serve(
     store: StoreArgument,
     *,

@@ -32,7 +32,7 @@ from lorentzrec.learning.recency_choice import choose_recency
 from lorentzrec.learning.repeat_choice import USUAL_DECAY, USUAL_HALF_LIFE, choose_repeats, has_repeats
 from lorentzrec.learning.repeat_choice import USUAL_WEIGHT as USUAL_REPEATS
 from lorentzrec.learning.tables import copy_points, make_table
-from lorentzrec.learning.trend_choice import USUAL_DAYS, choose_trend
+from lorentzrec.learning.trend_choice import choose_trend
 from lorentzrec.learning.warm_start import continued_config, copy_optimiser_state, start_from
 from lorentzrec.model.catalogue import add_similar_to_memory
 from lorentzrec.model.config import OWN, ResolvedConfig, TrainingConfig
@@ -46,7 +46,7 @@ from lorentzrec.points.memory import Memory, build_memory
 from lorentzrec.points.points import Points
 from lorentzrec.points.repeats import Repeats, find_rates
 from lorentzrec.points.similarity import build_similarity
-from lorentzrec.points.trend import FEWEST_CUSTOMERS, Trend, count_unset_clocks, find_trend
+from lorentzrec.points.trend import FEWEST_CUSTOMERS, USUAL_DAYS, Trend, count_unset_clocks, find_trend
 
 VALIDATION_METRIC = "ndcg@10"
 NEWEST_EPOCHS, NEWEST_RATE = 4, 0.6

@@ -20,13 +20,13 @@ from lorentzrec.evaluation.held_out import Candidates
 from lorentzrec.evaluation.protocol import evaluate, parse_cutoff
 from lorentzrec.evaluation.reality_check import find_repeats
 from lorentzrec.model.model import Model
-from lorentzrec.points.trend import Trend, find_trend
+from lorentzrec.points.trend import USUAL_DAYS, Trend, find_trend
 
 WEIGHTS = (0.5, 1.0, 2.0, 4.0)
 """In units of the loss, where the score is multiplied by `scale`."""
 DAYS = (7.0, 14.0, 28.0)
-USUAL_WEIGHT, USUAL_DAYS = 2.0, 28.0
-"""Where the search begins; and the days that popularity is counted in if nothing is chosen."""
+USUAL_WEIGHT = 2.0
+"""Where the search begins."""
 DECIDING_DAYS = (7.0, 14.0, 28.0)
 ENOUGH_CUSTOMERS, FEWEST_CUSTOMERS, CUSTOMER_LIMIT = 200, 50, 500
 """The events that decide are those of the first of `DECIDING_DAYS` with enough customers. With fewer than the fewest in

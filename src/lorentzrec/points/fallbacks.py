@@ -18,6 +18,8 @@ class FallbackKind(StrEnum):
 
     POPULAR = "popular"
     """The most popular items, scored by their count, because nothing is known of the customer."""
+    RECENT = "recent"
+    """The popular items are those of the last days, scored by their customers in these days."""
     MIDPOINT = "midpoint"
     """A model with a point per customer was queried with a history, and used its midpoint."""
     PARTIAL = "partial"
@@ -38,6 +40,8 @@ class FallbackKind(StrEnum):
     """Items of the parent category follow, because the category has too few alternatives."""
     NO_CATEGORY = "no_category"
     """There are no alternatives, because the category of the item is not known."""
+    NOT_TRENDING = "not_trending"
+    """Nothing was found, because no item is more popular than usual, or because that is not known."""
     NOTHING_LIVE = "nothing_live"
     """Nothing was found, because no item is live."""
     NOTHING_ALLOWED = "nothing_allowed"
@@ -55,6 +59,7 @@ class Cause(Enum):
     UNKNOWN_HISTORY = FallbackKind.POPULAR, "none of the {total} history items is known"
     ONLY_DISLIKES = FallbackKind.POPULAR, "the customer likes nothing of the history, and what they dislike is left out"
     UNTRAINED_USER = FallbackKind.POPULAR, "the user has no events in training"
+    RECENT_CUSTOMERS = FallbackKind.RECENT, "by customers in the last {days:g} days"
     HISTORY_INSTEAD_OF_USER = FallbackKind.MIDPOINT, ""
     UNKNOWN_HISTORY_ITEMS = FallbackKind.PARTIAL, "{unknown} of {total} history items {are} unknown"
     UNKNOWN_ALLOWED_ITEMS = FallbackKind.ALLOWED, "{unknown} of {total} allowed items {are} unknown"
@@ -76,6 +81,8 @@ class Cause(Enum):
         FallbackKind.NOTHING_ALLOWED,
         "nothing else of its category, or of the parent category, can be recommended",
     )
+    NO_TREND = FallbackKind.NOT_TRENDING, "too few customers of the last days are known"
+    NOTHING_TRENDING = FallbackKind.NOT_TRENDING, "nothing that can be recommended is more popular than usual"
     NOTHING_LIVE = FallbackKind.NOTHING_LIVE, "no item of the version is live"
     NOTHING_ALLOWED = FallbackKind.NOTHING_ALLOWED, "the allow-list and the categories leave no item to recommend"
     NOTHING_BY_RULES = FallbackKind.NOTHING_BY_RULES, "the rules of the shop leave no item to recommend"
@@ -92,8 +99,8 @@ class Fallback:
     total: int = 0
     id_type: str | None = None
     """"strings" or "integers", as a hint where no id is known."""
-    days: float | None = None
-    """Popular items are so by their customers in the last days; None: by all events of training."""
+    days: float = 0.0
+    """Those in which customers count."""
 
     @property
     def kind(self) -> FallbackKind:
@@ -102,10 +109,9 @@ class Fallback:
     def __str__(self) -> str:
         kind, text = self.cause.value
         are, have = ("is", "has") if self.unknown == 1 else ("are", "have")
-        reason = text.format(unknown=self.unknown, total=self.total, are=are, have=have)
+        reason = text.format(unknown=self.unknown, total=self.total, are=are, have=have, days=self.days)
         hint = f" (ids here are {self.id_type})" if self.id_type else ""
-        recent = "" if self.days is None else f"; by customers in the last {self.days:g} days"
-        return f"{kind}: {reason}{hint}{recent}" if reason else str(kind)
+        return f"{kind}: {reason}{hint}" if reason else str(kind)
 
 
 def render_fallbacks(fallbacks: Iterable[Fallback]) -> str | None:

@@ -149,7 +149,7 @@ class Index:
 
         eligible: the items in the lists. limit: the largest number of queries, of which half are those others.
         """
-        self.raise_by(scorer.item_offsets)
+        lists = self.raise_by(scorer.item_offsets).lists  # which another thread may replace meanwhile
         asked, queries = Question(K, eligible=eligible), self.queries[:limit]
         truth = [answer.rows for answer in scorer.rank_many(queries, lambda _: asked, threads)]
         half = (len(truth) + 1) // 2
@@ -157,12 +157,12 @@ class Index:
         def measure(probes: int, first: int, last: int) -> float:
             found = []
             for query in queries[first:last]:
-                search = asked._replace(query=query, lists=self.lists, probes=probes, wanted=CANDIDATES_PER_ITEM * K)
+                search = asked._replace(query=query, lists=lists, probes=probes, wanted=CANDIDATES_PER_ITEM * K)
                 answer = scorer.rank(search)
                 found.append(NO_ROWS if answer is None else answer.rows)
             return mean_recall(found, truth[first:last])
 
-        too_few, enough = 0, len(self.lists)
+        too_few, enough = 0, len(lists)
         probes = min(self.probes, enough)
         while enough - too_few > max(1, enough // 8):
             if measure(probes, 0, half) >= wanted:

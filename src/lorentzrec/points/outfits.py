@@ -16,6 +16,7 @@ without complements ranks by its points and its memory instead.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import copy
 from decimal import Decimal
 from functools import cached_property
 from typing import NamedTuple
@@ -83,6 +84,12 @@ class Outfits:
                 wider[np.ix_(old, old)] = pairs
                 pairs = wider
             found._pairs = pairs
+        return found
+
+    def with_ranker(self, ranker: Ranker) -> Outfits:
+        """The same with a ranker of the same items that differs in its trend. This is cheap."""
+        found = copy(self)
+        found.ranker = ranker
         return found
 
     @property

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -159,6 +159,15 @@ class Points:
         # Positions among distinct pairs, because a sum of both in one number would round.
         pairs = np.stack([self.trend.recent.astype(np.int64), self.item_counts])
         found: NDArray[np.int64] = np.unique(pairs, axis=1, return_inverse=True)[1].astype(np.int64).ravel()
+        return found
+
+    def with_trend(self, trend: Trend | None) -> Points:
+        """The same with another trend. This is cheap."""
+        found = replace(self, trend=trend)
+        # What does not depend on the trend takes long in a large catalogue.
+        found.__dict__["scorer"] = self.scorer.with_offsets(None if trend is None else trend.offsets)
+        if "centre" in self.__dict__:
+            found.__dict__["centre"] = self.centre
         return found
 
     def take(self, rows: Rows | Sequence[int]) -> Points:

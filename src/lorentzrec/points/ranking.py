@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from copy import copy
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -18,6 +19,7 @@ from lorentzrec.points.points import History, Points
 from lorentzrec.points.repeats import Repeats
 from lorentzrec.points.scoring import NO_ROWS, Ranked, Scorer
 from lorentzrec.points.topk import Rows
+from lorentzrec.points.trend import Trend
 
 INDEXED_SHARE = 16
 """If fewer than one item in 16 of an index is left by a filter, those that are left are ranked exactly."""
@@ -40,11 +42,39 @@ class LiveSet:
         return self.mask is None
 
     @cached_property
-    def popular(self) -> Rows:
-        """The live items, the most popular ones first (see `Points.popularity`), ties by row."""
+    def _by_count(self) -> Rows:
+        """The live items, those with the most events in training first, ties by row."""
         rows = np.arange(len(self._points)) if self._rows is None else self._rows
-        popular: Rows = rows[np.argsort(-self._points.popularity[rows], kind="stable")]
-        return popular
+        by_count: Rows = rows[np.argsort(-self._points.item_counts[rows], kind="stable")]
+        return by_count
+
+    @cached_property
+    def popular(self) -> Rows:
+        """The live items, the most popular ones first: by customers in the last days if there is a trend, then by
+        training events, ties by row."""
+        trend, rows = self._points.trend, self._by_count
+        if trend is None:
+            return rows
+        recent = trend.recent[rows]
+        bought = np.flatnonzero(recent)
+        first = rows[bought[_argsort_falling(recent[bought])]]
+        return np.concatenate([first, rows[recent == 0]])
+
+    def with_points(self, points: Points) -> LiveSet:
+        """The same items of points that differ in their trend. This is cheap."""
+        found = copy(self)
+        found.__dict__.pop("popular", None)
+        found.__dict__["_by_count"] = self._by_count
+        found._points = points
+        return found
+
+
+def _argsort_falling(numbers: NDArray[np.float32]) -> NDArray[np.int64]:
+    """The order of whole numbers, the largest first, ties by index."""
+    behind = numbers.max(initial=0) - numbers
+    # Numbers of 16 bits are sorted by their digits, in a fraction of the time.
+    small = behind.max(initial=0) < 2**16
+    return np.argsort(behind.astype(np.uint16) if small else behind, kind="stable")
 
 
 class Variant(NamedTuple):
@@ -119,6 +149,13 @@ class Ranker:
     def whole(self) -> bool:
         """Whether all items are live, none is new, and no index is used."""
         return self.index is None and self.new is None and self.live.whole
+
+    def with_trend(self, trend: Trend | None) -> Ranker:
+        """The same with another trend, ready for use: it takes a few nanoseconds per item."""
+        points = self.points.with_trend(trend)
+        found = Ranker(points, index=self.index, live=self.live.with_points(points), new=self.new)
+        _ = found.live.popular, found._scorer.catalogue  # not by the first request
+        return found
 
     def with_new(self, new: NewPoints) -> Ranker:
         """The same with other new items. This is cheap."""

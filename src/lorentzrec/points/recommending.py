@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -211,10 +210,8 @@ def _prepare(ranker: Ranker, query: RowQuery, options: RowOptions) -> _Prepared:
     if len(disliked) and len(disliked) == len(history.items):
         history = History(NO_ROWS)
         fallbacks = (Fallback(Cause.ONLY_DISLIKES), *unknown_fallbacks(Cause.UNKNOWN_HISTORY_ITEMS, query.history))
-    if (trend := ranker.points.trend) is not None:
-        fallbacks = tuple(
-            replace(one, days=trend.days) if one.kind is FallbackKind.POPULAR else one for one in fallbacks
-        )
+    if (trend := ranker.points.trend) is not None and any(one.kind is FallbackKind.POPULAR for one in fallbacks):
+        fallbacks += (Fallback(Cause.RECENT_CUSTOMERS, days=trend.days),)
     return _Prepared(history, None, excluded, fallbacks + options.fallbacks)
 
 

@@ -86,6 +86,13 @@ class Scorer:
             item_offsets=self.item_offsets,
         )
 
+    def with_offsets(self, item_offsets: NDArray[np.float32] | None) -> Scorer:
+        """The same with other offsets of items. This is cheap."""
+        found = copy(self)
+        found.__dict__.pop("catalogue", None)
+        found.item_offsets = item_offsets
+        return found
+
     def with_new_histories(self, points: NDArray[np.float32]) -> Scorer:
         """The same for histories that also contain new items, whose rows follow those of the others. This is cheap."""
         found = copy(self)

@@ -35,9 +35,10 @@ from lorentzrec.serving.http.messages import (
     RulesChanged,
     RulesLogResponse,
     RulesResponse,
+    TrendingResponse,
 )
 from lorentzrec.serving.versions.item_directory import Item
-from lorentzrec.serving.worker.query import Id, RankingOptions
+from lorentzrec.serving.worker.query import Id, ListOptions, RankingOptions
 
 Result = TypeVar("Result")
 
@@ -90,6 +91,15 @@ def outfits(items: Sequence[Id], k: int = 10, **options: Any) -> Call[OutfitResp
     """
     _check_names("outfits", options, OutfitRequest)
     return _call(OutfitResponse, "POST", "/v1/outfits", {"items": items, "k": k, **options})
+
+
+def trending(k: int = 10, **options: Any) -> Call[TrendingResponse]:
+    """The items that are more popular than usual in the last days.
+
+    options: exclude, allow, categories, where, set, fields, arm.
+    """
+    _check_names("trending", options, ListOptions)
+    return _call(TrendingResponse, "GET", "/v1/trending", parameters={"k": k, **options})
 
 
 def add_events(events: Iterable[Mapping[str, Any]]) -> Call[EventsResponse]:

@@ -132,6 +132,11 @@ class ServiceSettings:
 
     Change it to more if every read of the store costs money; new versions are then noticed later.
     """
+    trend_seconds: Seconds = 45.0
+    """How often a worker counts the customers of the last days, for trends and popular items.
+
+    Change it to more if every read of the store costs money.
+    """
     store_seconds: Seconds = 2.0
     """How long a request waits for the store, at most.
 

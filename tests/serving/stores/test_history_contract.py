@@ -127,6 +127,7 @@ def test_recent_events_are_those_after_a_time_whenever_they_arrive(
     now = time()
     store.add_events([Event("ann", f"i{number}", now - number, f"{number}") for number in range(20)])
     store.add_events([Event("bob", "i1", now + 60, "ahead"), Event("bob", "old", now - 9_000, "old")])
+    store.add_events([Event("bob", "never", now - 1, "dislike", -1.0)])
     found, mark = read_recent(store, now - 9.5)
     assert found == {("ann", f"i{number}", now - number) for number in range(10)} | {("bob", "i1", now + 60)}
     # What happened long before it arrives is found as well.

@@ -19,6 +19,7 @@ from lorentzrec.serving.stores.histories import USUAL_HISTORY
 from lorentzrec.serving.stores.new_items import MOST_CUSTOMERS
 from lorentzrec.serving.stores.versions import LONGEST_REASON
 from lorentzrec.serving.versions.item_directory import Item
+from lorentzrec.serving.worker.live_trend import Source
 from lorentzrec.serving.worker.query import (
     ID_PATTERN,
     CustomerOptions,
@@ -28,6 +29,7 @@ from lorentzrec.serving.worker.query import (
     OutfitOptions,
     RankingOptions,
     RecommendedItem,
+    TrendingItem,
 )
 
 MOST_REASONED = 2_000_000
@@ -258,6 +260,22 @@ class OutfitResponse(RecommendResponse, frozen=True, kw_only=True):
     """What the items cost together; null if one of them has no price."""
 
 
+class TrendingResponse(Struct, frozen=True, kw_only=True):
+    """Items that are more popular than usual, most of all first."""
+
+    items: Sequence[TrendingItem]
+    model: str
+    arm: str
+    days: float
+    """The length of the last days."""
+    fallback: str | None
+    """Why items are missing, or the list is empty; null if there is nothing to say."""
+    fallback_kinds: Sequence[str] = ()
+    rules: Sequence[str] = ()
+    """The names of the rules of the shop that acted on the list."""
+    milliseconds: float
+
+
 class RulesRequest(RuleSet, frozen=True, kw_only=True):
     """The rules of the shop from now on. They replace all earlier ones."""
 
@@ -461,6 +479,32 @@ class IndexInformation(Struct, frozen=True):
     it is being measured."""
 
 
+class TrendInformation(Struct, frozen=True):
+    """What is known of the last days."""
+
+    source: Source
+    """events: customers are counted from the events of the store. version: they are those of the training. off: nothing
+    is known of the last days."""
+    reason: str
+    """Why it is this source."""
+    days: float
+    weight: float
+    """By how much trends change scores; 0: not at all."""
+    customers: int
+    """Customers of items of the version in the store, each counted once per item."""
+    different_customers: int
+    unknown: int
+    """Customers of ids that are neither in the version nor new items."""
+    capped: int
+    """Left out: items of customers with more than the limit, the oldest first."""
+    ahead: int
+    """Events that count later, since their time has not come."""
+    left_out: int
+    """Events of ids beyond the first 16 million in the last days."""
+    refreshed: float | None
+    """Events that arrived before this time are counted, in seconds since 1970; null: not yet."""
+
+
 class ModelInformation(Struct, frozen=True):
     """The version in use."""
 
@@ -490,6 +534,8 @@ class ModelInformation(Struct, frozen=True):
     """Columns that `where` and quotas ask for."""
     number_columns: list[str] = []
     """Columns that `where` and boosts ask for."""
+    trend: TrendInformation | None = None
+    """null for a moment at the start."""
     arms: list[ArmInformation] = []
     """The live arms, `main` first. All other entries are about the version of `main`."""
 

@@ -3,6 +3,7 @@
 /** What each of `fallback_kinds` means for the reader. @type {Record<string, string>} */
 const FALLBACKS = {
   popular: "Nothing of the history is known and liked: these are the most popular items.",
+  recent: "Their order is that of the customers who bought them in the last days.",
   midpoint: "This model has a point per customer; the midpoint of the history is used instead.",
   partial: "Unknown items of the history are left out.",
   allowed: "Unknown items of the allow-list are left out.",
@@ -13,6 +14,7 @@ const FALLBACKS = {
   slots: "Some of the requested categories stay open.",
   widened: "Its category has too few: items of the parent category follow.",
   no_category: "The category of this item is not known, so nothing can replace it.",
+  not_trending: "No item is more popular than usual.",
   nothing_live: "No item is live, so there is nothing to recommend.",
   nothing_allowed: "None of the requested items and categories is live.",
   nothing_by_rules: "The rules of the shop leave no item to recommend.",
@@ -37,7 +39,7 @@ export const SCORES = {
   alternatives: "how alike customers and directions are, with a part for popularity, larger is better",
   outfits: "how often it is bought with the history, compared with how often it is bought, larger is better",
   boosted: "minus the distance, raised by what is often bought together, larger is better",
-  count: "how often the item was chosen in the training data",
+  count: "how often the item was chosen in the training data, or how many customers chose it in the last days",
 };
 
 /** Scores in words. @type {Record<keyof SCORES, (score: number) => string>} */

@@ -15,7 +15,7 @@ from lorentzrec.errors import InputError
 from lorentzrec.points.rule_classes import RuleKind
 from lorentzrec.serving.worker.query import ID_PATTERN, Condition, Id
 
-Route: TypeAlias = Literal["recommend", "similar", "alternatives", "outfits"]
+Route: TypeAlias = Literal["recommend", "similar", "alternatives", "outfits", "trending"]
 """What a list is for."""
 ROUTES: tuple[Route, ...] = get_args(Route)
 MOST_RULES = 5_000

@@ -243,7 +243,11 @@ class CosmosStore(CosmosVersions, Store):
         )
         for segment in changed:
             newest = max(newest, float(segment["_ts"]))
-            events = [(item, float(moment)) for moment, item, *_ in segment["events"] if moment > since]
+            events = [
+                (item, float(moment))
+                for moment, item, _, *weight in segment["events"]
+                if moment > since and (weight or [1])[0] > 0
+            ]
             if events:
                 take(RecentEvents([segment["user"]] * len(events), *zip(*events, strict=True)))
         # A document that changed while others were read is read again.

@@ -53,7 +53,7 @@ CREATE TABLE events (
     arrived REAL NOT NULL DEFAULT ((julianday('now') - 2440587.5) * 86400.0), PRIMARY KEY (user_id, event_id)
 ) WITHOUT ROWID;
 CREATE UNIQUE INDEX events_in_order ON events (user_id, time, item_id);
-CREATE INDEX events_by_arrival ON events (arrived);
+CREATE INDEX events_by_arrival ON events (arrived, time);
 CREATE TABLE erasures (user_key TEXT PRIMARY KEY, time REAL NOT NULL) WITHOUT ROWID;
 CREATE TABLE privacy (salt TEXT NOT NULL, compacted REAL NOT NULL);
 INSERT INTO privacy VALUES (lower(hex(randomblob(16))), 0);

@@ -123,7 +123,7 @@ class Histories(Protocol):
     def recent_events(
         self, since: float, take: Callable[[RecentEvents], None], after: EventMark | None = None
     ) -> EventMark:
-        """Call `take` with the events from after this time, some at a time and in any order.
+        """Call `take` with the events from after this time that are no dislikes, some at a time and in any order.
 
         after: the mark of an earlier reading: only what arrived later is read, and what arrived shortly before, so an
         event may come again. What was read is worth nothing if the new mark is of another store; and without `after`,

@@ -52,7 +52,7 @@ MIGRATIONS: tuple[LiteralString, ...] = (
         PRIMARY KEY (user_key, event_key)
     );
     CREATE UNIQUE INDEX events_in_order ON lorentzrec.events (user_key, time, item_id);
-    CREATE INDEX events_by_arrival ON lorentzrec.events (arrived);  -- unix seconds
+    CREATE INDEX events_by_arrival ON lorentzrec.events (arrived, time);  -- unix seconds
     -- Erasures keep no key that is the same in another store: see `salted_key`.
     CREATE TABLE lorentzrec.erasures (user_key uuid PRIMARY KEY, time double precision NOT NULL);
     CREATE TABLE lorentzrec.privacy (only_row boolean PRIMARY KEY DEFAULT true CHECK (only_row), salt text NOT NULL);

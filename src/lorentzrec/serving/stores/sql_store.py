@@ -186,7 +186,7 @@ class SqlStore(Store, Protocol):
         start = since - LATEST_SECONDS if after is None else after.arrived - OVERLAP_SECONDS
         query = (
             f"SELECT arrived, user_id, item_id, time FROM {sql.schema}.events WHERE arrived >= {sql.parameter}"
-            f" AND time > {sql.parameter} ORDER BY arrived LIMIT {sql.parameter}"
+            f" AND time > {sql.parameter} AND weight > 0 ORDER BY arrived LIMIT {sql.parameter}"
         )
         limit = PAGE_EVENTS
         while True:

@@ -55,6 +55,11 @@ class Metrics:
             "lorentzrec_new_items_left_out_total", "New items that were not added because there are too many."
         )
         self.new_items_shown = counter("lorentzrec_new_items_shown_total", "New items in responses.")
+        self.trend_on = least("lorentzrec_trend_on", "1 if customers of the last days are known.")
+        self.trend_customers = newest("lorentzrec_trend_customers", "Customers of items in the last days.")
+        self.trend_capped = newest("lorentzrec_trend_capped", "Those left out, of customers with too many items.")
+        self.trend_ahead = newest("lorentzrec_trend_events_ahead", "Events whose time has not come.")
+        self.trend_refreshed = least("lorentzrec_trend_refreshed_seconds", "When events were counted, unix time.")
         store_seconds = Histogram(
             "lorentzrec_store_seconds",
             "Time of calls to the store, waiting included.",

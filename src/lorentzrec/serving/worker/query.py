@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Annotated, Literal, NamedTuple, TypeAlias
 
 from msgspec import UNSET, Meta, Struct, UnsetType
+from msgspec.structs import asdict
 
 from lorentzrec.points.fallbacks import Fallback
 from lorentzrec.points.reasons import ReasonKind
@@ -151,10 +152,28 @@ class FilledSlot(Struct, frozen=True):
     """Their ids, best first. None: the slot was requested, and is open."""
 
 
+class TrendingItem(RecommendedItem, frozen=True, kw_only=True):
+    """An item that is more popular than usual."""
+
+    customers: int
+    """In the last days, each counted once."""
+    usual: float
+    """As many customers as it has at its usual rate; 0 for a new item."""
+    reason: str
+    """The same in words."""
+
+
+def describe_trending(item: RecommendedItem, recent: float, usual: float, days: float) -> TrendingItem:
+    """An item with its customers in the last days."""
+    compared = "usually fewer than one" if usual < 1 else f"{recent / usual:.1f} times the usual"
+    reason = f"{recent:,.0f} customers in the last {days:g} days, {compared}"
+    return TrendingItem(**asdict(item), customers=round(recent), usual=round(usual, 1), reason=reason)
+
+
 class RankedItems(NamedTuple):
     """Recommended items, best first, and what is different from what was requested."""
 
-    items: tuple[RecommendedItem, ...]
+    items: Sequence[RecommendedItem]
     fallbacks: tuple[Fallback, ...] = ()
     rules: tuple[str, ...] = ()
     """The names of the rules of the shop that acted."""

@@ -27,11 +27,14 @@ from lorentzrec.points.recommending import RowOptions, RowQuery, RowResult, reco
 from lorentzrec.points.scoring import NO_ROWS
 from lorentzrec.points.similar import SimilarItems, find_similar
 from lorentzrec.points.topk import Rows
+from lorentzrec.points.trend import USUAL_DAYS
+from lorentzrec.points.trending import TrendingItems, find_trending
 from lorentzrec.serving.rules.compiling import CompiledRules, RulesInForce
 from lorentzrec.serving.rules.document import Route, RuleSet
 from lorentzrec.serving.stores.catalogue import SPARE_LIVE_IDS
 from lorentzrec.serving.versions.item_directory import Item
 from lorentzrec.serving.versions.version import Version
+from lorentzrec.serving.worker.live_trend import LiveTrend
 from lorentzrec.serving.worker.new_items import NewItems
 from lorentzrec.serving.worker.query import (
     FilledSlot,
@@ -42,6 +45,7 @@ from lorentzrec.serving.worker.query import (
     RankingOptions,
     Reason,
     RecommendedItem,
+    describe_trending,
 )
 
 DEFAULTS = RankingOptions()
@@ -114,6 +118,8 @@ class Recommender:
         self.rules_revision = 0
         """Of the rules in the store."""
         self._ruled_items: NewItems | None = None
+        self.trend: LiveTrend | None = None
+        """The trend in use; None: that of the version."""
 
     def with_new_items(self, new: NewItems) -> Recommender:
         """The same with new items; of those that are placed, the live ones may be recommended. This is cheap."""
@@ -121,7 +127,7 @@ class Recommender:
         extended = copy(base)
         extended._base, extended.new_items = base, new
         extended.rules, extended.rules_revision = self.rules, self.rules_revision
-        for of_others in ("columns", "_alternatives", "_outfits"):  # they are of other new items
+        for of_others in ("columns", "_alternatives", "_outfits", "_trending"):  # they are of other new items
             extended.__dict__.pop(of_others, None)
         placed = new.items[: new.placed_count]
         if new.points is not None:
@@ -134,6 +140,26 @@ class Recommender:
             extended._similar = SimilarItems(extended._ranker)
         return extended
 
+    def with_trend(self, trend: LiveTrend) -> Recommender:
+        """The same with another trend. It takes a few nanoseconds per item, unless no number has changed."""
+        base = copy(self._base or self)
+        same = trend.trend is self._ranker.points.trend
+        base._use_trend(trend, base._ranker if same else base._ranker.with_trend(trend.trend))
+        if self._base is None:
+            return base
+        found, new = copy(self), self._ranker.new
+        found._base = base
+        changed = base._ranker if new is None else base._ranker.with_new(new)
+        found._use_trend(trend, self._ranker if same else changed)
+        return found
+
+    def _use_trend(self, trend: LiveTrend, ranker: Ranker) -> None:
+        """Only for a new copy. Similar items and alternatives have no trend."""
+        self.trend, self._ranker = trend, ranker
+        self.__dict__.pop("_trending", None)
+        if (outfits := self.__dict__.get("_outfits")) is not None:
+            self.__dict__["_outfits"] = outfits.with_ranker(ranker)
+
     @property
     def index(self) -> Index | None:
         """The index of the items that may be recommended; None if they are ranked exactly."""
@@ -143,7 +169,7 @@ class Recommender:
         """Find out how many lists of the index to scan, unless that is known. It may be in use meanwhile."""
         index = self.index
         if index is not None and index.recall is None:
-            index.tune(self.version.points.scorer, self._ranker.live.bitmap, limit=TUNING_QUERIES, threads=1)
+            index.tune(self._ranker.points.scorer, self._ranker.live.bitmap, limit=TUNING_QUERIES, threads=1)
 
     def compile(self, rules: RuleSet) -> CompiledRules:
         """Rules for the items of the version and the new items that are placed."""
@@ -174,6 +200,13 @@ class Recommender:
         if self._base is not None:  # what it knows of categories takes a while to find out
             return self._base._outfits.with_new(self._ranker, self.columns)
         return Outfits(self._ranker, self.columns)
+
+    @cached_property
+    def _trending(self) -> TrendingItems:
+        count = self.new_items.placed_count
+        known = self.trend is not None and self.trend.new_items is self.new_items
+        recent = self.trend.new_recent if self.trend is not None and known else np.zeros(count, np.float32)
+        return TrendingItems(self._ranker, recent)
 
     @property
     def recommendable_count(self) -> int:
@@ -253,6 +286,23 @@ class Recommender:
         """The best live items to buy instead of an item, live or not: of its category, or else of its parent."""
         chosen = self._options(options, "alternatives", **self._choice(options))
         return self._describe(find_alternatives(self._alternatives, [self._row(item)], chosen)[0], options)
+
+    @property
+    def trend_days(self) -> float:
+        """The length of the last days."""
+        trend = self._ranker.points.trend
+        return self.trend.days if self.trend is not None else USUAL_DAYS if trend is None else trend.days
+
+    def trending(self, options: ListOptions) -> RankedItems:
+        """The live items that are more popular than usual in the last days."""
+        items, trend = self._trending, self._ranker.points.trend
+        ranked = self._describe(find_trending(items, self._options(options, "trending")), options)
+        if trend is None:
+            return ranked
+        rows = self._rows([item.id for item in ranked.items])
+        numbers = zip(ranked.items, items.recent[rows].tolist(), items.expected[rows].tolist(), strict=True)
+        described = tuple(describe_trending(item, recent, usual, trend.days) for item, recent, usual in numbers)
+        return ranked._replace(items=described)
 
     def _row(self, item: str) -> int:
         rows = self._known([item])

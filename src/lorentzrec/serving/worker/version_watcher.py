@@ -25,6 +25,7 @@ from lorentzrec.serving.worker.metrics import Metrics
 from lorentzrec.serving.worker.new_item_watcher import NewItemWatcher
 from lorentzrec.serving.worker.recommender import Recommender
 from lorentzrec.serving.worker.rules import RuleWatcher
+from lorentzrec.serving.worker.trend_watcher import TrendWatcher
 
 START_SECONDS = 15.0
 """How long a start waits for the first poll of the store."""
@@ -130,6 +131,7 @@ class VersionWatcher:
         self._store, self._metrics, self._settings, self._copies = store, metrics, settings, copies
         self.new_items = NewItemWatcher(store, metrics, settings)
         self.rules = RuleWatcher(store)
+        self.trends = TrendWatcher(store, metrics, settings.trend_seconds, self.poll_now)
         self._new_items_of_arms: dict[str, NewItemWatcher] = {}
         self._faulty_arms: set[str] = set()
         """Arms with a fault of new items that was logged."""
@@ -187,7 +189,7 @@ class VersionWatcher:
     def warnings(self) -> list[str]:
         """What an operator should know although the service works."""
         state = self.state
-        warnings = state.warnings + self.new_items.warnings + self.rules.warnings
+        warnings = state.warnings + self.new_items.warnings + self.rules.warnings + self.trends.warnings
         if state.recommender is not None and (ignored := state.recommender.ignored_live_ids):
             warnings.append(f"{ignored:,} unknown ids in the list of live items are ignored: replace the list")
         return warnings
@@ -209,11 +211,13 @@ class VersionWatcher:
         A version that takes long to fetch is not waited for, so that liveness probes succeed meanwhile.
         """
         self._thread.start()
+        self.trends.start()
         self._polled.wait(START_SECONDS)
 
     def stop(self) -> None:
-        """End the thread."""
+        """End the threads."""
         self._stopped.set()
+        self.trends.stop()
         self._poll_requested.set()
         self._thread.join(timeout=1)
 
@@ -277,7 +281,7 @@ class VersionWatcher:
         before, others = self.state, dict[str, Recommender]()
         for name, arm in found.arms.items():
             if name != MAIN and (recommender := self._refresh_arm(name, arm.version, found)) is not None:
-                others[name] = self.rules.apply(recommender)
+                others[name] = self.rules.apply(self.trends.apply(recommender, name))
         self._change(arms=found.arms, others=others, others_revision=found.live_revision)
         used = {one.version.name for one in others.values()}
         for name, recommender in before.others.items():
@@ -377,7 +381,7 @@ class VersionWatcher:
         try:
             recommender = self.new_items.extend(recommender, found)
         finally:  # a fault of new items does not keep a version from being used
-            recommender = self.rules.apply(recommender)
+            recommender = self.rules.apply(self.trends.apply(recommender, MAIN))
             reported = version is before.version and before.damage_reported
             self._change(recommender=recommender, live_revision=found.live_revision, damage_reported=reported)
             if version is not before.version:

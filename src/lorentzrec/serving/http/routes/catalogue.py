@@ -36,6 +36,7 @@ from lorentzrec.serving.http.messages import (
     RowsRequest,
     RowsResponse,
     SearchQuery,
+    TrendInformation,
 )
 from lorentzrec.serving.http.problems import READING, READING_ITEM, WITH_BODY, ServiceProblem, describe_problems
 from lorentzrec.serving.http.requests import ItemInPath, StrictRequest, TheWorker, Worker, decode_id
@@ -44,6 +45,7 @@ from lorentzrec.serving.stores.catalogue import SPARE_LIVE_IDS, LiveCounts, Live
 from lorentzrec.serving.stores.live_doubts import MANY, KnownItems, doubt_change, doubt_list
 from lorentzrec.serving.stores.new_items import NewItem, Origin
 from lorentzrec.serving.stores.store import Store
+from lorentzrec.serving.worker.live_trend import LiveTrend
 from lorentzrec.serving.worker.new_items import can_be_placed
 from lorentzrec.serving.worker.recommender import UnknownItem
 
@@ -255,7 +257,25 @@ def get_model(worker: TheWorker) -> ModelInformation:
         sets=[] if recommender.rules is None else sorted(recommender.rules.compiled.sets),
         text_columns=sorted(version.columns.texts),
         number_columns=sorted(version.columns.numbers),
+        trend=None if recommender.trend is None else _describe_trend(recommender.trend),
         arms=arms,
+    )
+
+
+def _describe_trend(live: LiveTrend) -> TrendInformation:
+    counted, counts = live.counted, None if live.counted is None else live.counted.by_days.get(live.days)
+    return TrendInformation(
+        live.source,
+        live.reason,
+        live.days,
+        0.0 if live.trend is None else live.trend.weight,
+        live.total,
+        0 if counts is None else counts.customers,
+        live.unknown,
+        0 if counts is None else counts.capped,
+        0 if counted is None else counted.ahead,
+        0 if counted is None else counted.left_out,
+        None if counted is None else counted.read,
     )
 
 

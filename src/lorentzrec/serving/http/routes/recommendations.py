@@ -14,13 +14,26 @@ from msgspec.structs import asdict
 
 from lorentzrec.errors import RecordDamaged, StoreUnavailable
 from lorentzrec.points.fallbacks import render_fallbacks
-from lorentzrec.serving.http.messages import OutfitRequest, OutfitResponse, RecommendRequest, RecommendResponse
+from lorentzrec.serving.http.messages import (
+    OutfitRequest,
+    OutfitResponse,
+    RecommendRequest,
+    RecommendResponse,
+    TrendingResponse,
+)
 from lorentzrec.serving.http.problems import READING_ITEM, WITH_BODY
 from lorentzrec.serving.http.requests import ItemInPath, StrictRequest, TheWorker, UserInPath, Worker, cost, decode_id
 from lorentzrec.serving.rules.document import Route
 from lorentzrec.serving.stores.histories import StoredEvent
 from lorentzrec.serving.worker.guarded_store import STORE_UNAVAILABLE
-from lorentzrec.serving.worker.query import CustomerOptions, Id, ListOptions, RankedItems, RankingOptions
+from lorentzrec.serving.worker.query import (
+    CustomerOptions,
+    Id,
+    ListOptions,
+    RankedItems,
+    RankingOptions,
+    TrendingItem,
+)
 from lorentzrec.serving.worker.recommender import Recommender
 
 logger = logging.getLogger("lorentzrec.serving")
@@ -115,6 +128,35 @@ async def alternatives(
     return await _run(worker, options, 1, rank, route="alternatives")
 
 
+@get("/trending", responses=READING_ITEM)
+async def trending(request: StrictRequest[ListOptions], worker: TheWorker) -> TrendingResponse:
+    """Items that have more customers than usual in the last days: of all items, or of some categories.
+
+    A customer counts once for an item. Without enough customers in the last days the list is empty, and
+    `fallback_kinds` has `not_trending`.
+    """
+    options = request.query
+    handle = partial(_respond_trending, worker, options)
+    return await worker.threads.run(cost(options, 1, worker.versions.in_use, "trending"), handle, at_once=True)
+
+
+def _respond_trending(worker: Worker, options: ListOptions) -> TrendingResponse:
+    begun = perf_counter()
+    arm, recommender, ranked, _ = _rank(
+        worker, options, None, lambda recommender: (recommender.trending(options), None)
+    )
+    return TrendingResponse(
+        items=[item for item in ranked.items if isinstance(item, TrendingItem)],
+        model=recommender.version.name,
+        arm=arm,
+        days=recommender.trend_days,
+        fallback=render_fallbacks(ranked.fallbacks),
+        fallback_kinds=[fallback.kind for fallback in ranked.fallbacks],
+        rules=ranked.rules,
+        milliseconds=round((perf_counter() - begun) * 1000, 3),
+    )
+
+
 async def _run(
     worker: Worker,
     options: ListOptions,
@@ -138,29 +180,37 @@ async def _run(
 def respond(worker: Worker, options: ListOptions, rank: Rank, user: str | None) -> RecommendResponse:
     """Rank, count and describe. user: see `_run`."""
     begun = perf_counter()
-    arm, recommender, unusable = worker.versions.choose(options.arm, user)
-    ranked, degraded = rank(recommender)
-    metrics, kinds = worker.metrics, [fallback.kind for fallback in ranked.fallbacks]
-    for kind in kinds:
-        metrics.fallbacks.labels(kind).inc()
-    metrics.arms.labels(arm).inc()
-    if unusable is not None:
-        metrics.arm_fallbacks.labels(unusable).inc()
-    if shown := sum(item.new for item in ranked.items):
-        metrics.new_items_shown.inc(shown)
+    arm, recommender, ranked, degraded = _rank(worker, options, user, rank)
     worker.health.count_response(empty=not ranked.items)
     if degraded:
-        metrics.degraded.inc()
+        worker.metrics.degraded.inc()
     return RecommendResponse(
         items=ranked.items,
         model=recommender.version.name,
         arm=arm,
         fallback=render_fallbacks(ranked.fallbacks),
-        fallback_kinds=kinds,
+        fallback_kinds=[fallback.kind for fallback in ranked.fallbacks],
         rules=ranked.rules,
         degraded=degraded,
         milliseconds=round((perf_counter() - begun) * 1000, 3),
     )
+
+
+def _rank(
+    worker: Worker, options: ListOptions, user: str | None, rank: Rank
+) -> tuple[str, Recommender, RankedItems, str | None]:
+    """The arm that answers, its recommender, its items, and why the history could not be read. It is counted."""
+    arm, recommender, unusable = worker.versions.choose(options.arm, user)
+    ranked, degraded = rank(recommender)
+    metrics = worker.metrics
+    for fallback in ranked.fallbacks:
+        metrics.fallbacks.labels(fallback.kind).inc()
+    metrics.arms.labels(arm).inc()
+    if unusable is not None:
+        metrics.arm_fallbacks.labels(unusable).inc()
+    if shown := sum(item.new for item in ranked.items):
+        metrics.new_items_shown.inc(shown)
+    return arm, recommender, ranked, degraded
 
 
 def _read_history(user: str, worker: Worker) -> tuple[list[StoredEvent], str | None]:

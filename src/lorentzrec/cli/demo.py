@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from lorentzrec.model.model import Model
 
 CUSTOMERS, ITEMS, EVENTS = 3_000, 1_000, 60_000
+ORDER_SIZE = 3.0
+"""Mean number of items of an order: outfits are learned from orders."""
 NEW_BASKET = "Running Top"
 """The category of the new customer's purchases."""
 METRICS = ("hr@10", "ndcg@10", "coverage@10")
@@ -68,9 +70,7 @@ def demo(*, out: Path | None = None, no_serve: bool = False, json: bool = False)
         with working(f"Training the {geometry} model ..."):
             models[geometry] = train(train_part, TrainingConfig(geometry=geometry), progress=False)
             models[geometry].save(folder / geometry)
-    with working(
-        "Evaluating both models and popularity on the last purchase of every customer, which was held out ..."
-    ):
+    with working("Evaluating both models and popularity on the last order of every customer, which was held out ..."):
         reports = evaluate_systems({**models, "popularity": Popularity(train_part)}, test_part, [10])
         difference = compare_users(reports["hyperboloid"]["full"], reports["euclidean"]["full"], "ndcg@10")
     with working("Publishing both models, the items, the histories and a map of the items to a store ..."):
@@ -80,6 +80,7 @@ def demo(*, out: Path | None = None, no_serve: bool = False, json: bool = False)
     known = train_part.users.id(int(abs(train_part.lengths - 12).argmin()))  # a customer with about a dozen events
     items = dataset.items
     basket = items.filter(items["category"] == NEW_BASKET)["id"].head(3).to_list()  # best sellers
+    outfit = model.complete(basket, k=4, item_table=items.rename({"id": "item"}))
     found = {"known customer": model.recommend(user=known, k=5), "new basket": model.recommend(basket, k=5)}
     if json:
         print_json(
@@ -87,7 +88,9 @@ def demo(*, out: Path | None = None, no_serve: bool = False, json: bool = False)
                 "folder": str(folder),
                 "store": store,
                 "systems": to_dict(reports),
-                "recommendations": {name: [{"id": i, "score": s} for i, s in one] for name, one in found.items()},
+                "recommendations": {
+                    name: [{"id": i, "score": s} for i, s in one] for name, one in [*found.items(), ("outfit", outfit)]
+                },
             }
         )
         return
@@ -100,20 +103,22 @@ def demo(*, out: Path | None = None, no_serve: bool = False, json: bool = False)
     show(recommendation_table(found["known customer"], titles, "Recommendations"), "")
     show("The basket of a new customer:", _titles(basket, titles))
     show(recommendation_table(found["new basket"], titles, "Recommendations"), "")
-    note([one.fallback for one in found.values() if one.fallback])
+    show("Completing this basket to an outfit:", _titles(outfit.ids, titles), "")
+    note([one.fallback for one in (*found.values(), outfit) if one.fallback])
     _show_next_steps(folder, basket)
     if not no_serve:
         _serve(store)
 
 
 def _make_shop(raw: Path, shop: Path) -> Dataset:
-    """Events and item table as files, then a dataset with the last event of each customer held out."""
+    """Events and item table as files, then a dataset with the last order of each customer held out."""
     from lorentzrec.ingest.dataset import open_dataset
     from lorentzrec.ingest.prepare import PrepareConfig, prepare
     from lorentzrec.synthetic.shop import SyntheticConfig, synthesize
 
-    report = synthesize(SyntheticConfig(customers=CUSTOMERS, items=ITEMS, interactions=EVENTS), raw)
-    config = PrepareConfig(events=(str(report.events),), items=str(report.items), split="leave_last_out")
+    options = SyntheticConfig(customers=CUSTOMERS, items=ITEMS, interactions=EVENTS, order_size=ORDER_SIZE)
+    report = synthesize(options, raw)
+    config = PrepareConfig(events=(str(report.events),), items=str(report.items), split="leave_last_order_out")
     prepare(config, shop)
     return open_dataset(shop)
 

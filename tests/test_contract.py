@@ -78,13 +78,19 @@ CALLS = [
         None,
         "item k allow reasons exclude where",
     ),
+    Call(
+        Model.complete,
+        ("post", "/v1/outfits"),
+        None,
+        "k exclude allow reasons where per_category slots budget basket:p items:h",
+    ),
 ]
 ROUTES = """
     get /v1/items             post /v1/outfits           get /v1/live     get /v1/rules            get /healthz
     get /v1/items/{item}      post /v1/events            put /v1/live     put /v1/rules            get /readyz
     put /v1/items/{item}      post /v1/items/lookup      patch /v1/live   get /v1/rules/log        get /metrics
     delete /v1/items/{item}   delete /v1/users/{user}    get /v1/model    post /v1/rules/preview
-    delete /v1/items          get /v1/users/{user}/history
+    delete /v1/items          get /v1/users/{user}/history                    get /v1/trending
 """
 COMMANDS = {
     "prepare": "--out --items --split --append --order-column --user-column --item-column --time-column --json",

@@ -1,6 +1,6 @@
 """Lists of similar items on public data: python benchmarks/bench_similar.py NAME [--data DIR]
 
-NAME: ml-1m (genres), complete-journey (product_category) or demo (the default shop of `lorentzrec synthesize`). A fifth of
+NAME: ml-1m (genres), complete-journey (product_category) or demo (the shop of `lorentzrec synthesize`). A fifth of
 the customers are held out. Settings were chosen on one half of them (--half choose); the other half is reported.
 """
 

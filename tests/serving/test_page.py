@@ -153,6 +153,31 @@ def test_what_a_known_customer_adds_is_stored_and_counts(visit: Visit, shop: Sho
     expect(visit.page.locator("#history-heading")).to_have_text("History")
 
 
+def test_what_a_customer_dislikes_is_named_and_moves_no_star(visit: Visit, shop: Shop) -> None:
+    visit.open()
+    liked, disliked = visit.history()[-1], visit.results()[-1]
+    visit.open(f"/#history={liked}")
+    visit.page.reload()
+    visit.settled()
+    star = visit.star()
+    events = [
+        {"user": "kim", "item": liked, "time": 1},
+        {"user": "kim", "item": disliked, "time": 2, "kind": "dislike"},
+    ]
+    assert shop.service.http.post("/v1/events", json={"events": events}).status_code == 200
+    visit.page.goto(f"{visit.url}/#customer=kim")
+    visit.page.reload()
+    visit.settled()
+    expect(visit.page.locator(f'#history li[data-id="{disliked}"]')).to_contain_text("(disliked)")
+    assert visit.star() == star
+    assert disliked not in visit.results()
+    visit.page.get_by_role("tab", name="Goes with").click()
+    expect(visit.page.locator("#results-heading")).to_have_text("Goes with the history")
+    visit.settled()
+    expected = shop.service.http.post("/v1/outfits", json={"items": [liked]}).json()["items"]
+    assert visit.results() == [item["id"] for item in expected]
+
+
 def test_everything_with_the_keyboard_alone(visit: Visit) -> None:
     visit.open()
     keys = visit.page.keyboard

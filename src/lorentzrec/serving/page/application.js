@@ -151,7 +151,7 @@ class Application {
       this.known.remember(results[0]);
       byId("problem").hidden = true;
       this.#showResults();
-      const central = await this.picture.draw(this.customer.history, results[0].items, this.experiences.item, this.model?.recency ?? 1);
+      const central = await this.picture.draw(this.customer.liked, results[0].items, this.experiences.item, this.model?.recency ?? 1);
       if (!signal.aborted) markCentral(byId("own-results"), central);
     } catch (error) {
       if (!signal.aborted) this.fail(error, () => this.refresh());
@@ -168,7 +168,7 @@ class Application {
     const { experiences, service } = this;
     return [byId("arm").value, byId("other-arm").value].filter(Boolean).map((arm) => {
       const options = { k, categories, diversity, arm };
-      const basket = this.customer.history.map(({ id }) => id);
+      const basket = this.customer.liked.map(({ id }) => id);
       const { tried } = this.trial;
       const outfit = { k, categories, arm };
       if (tried) {
@@ -217,7 +217,7 @@ class Application {
     const { experiences } = this;
     byId("results-heading").textContent = experiences.heading;
     byId("leave-item").hidden = !experiences.item;
-    experiences.mark(this.customer.history.length === 0);
+    experiences.mark(this.customer.liked.length === 0);
     this.trial.offer(result.items, this.model?.categories ?? []);
     byId("rules-note").textContent = rulesOf(result.rules ?? [], Boolean(this.trial.tried));
     byId("milliseconds").textContent = this.trial.tried ? "" : `The service took ${result.milliseconds.toFixed(1)} ms.`;
@@ -337,9 +337,9 @@ class Application {
 
   /** A tab about an item is about the one that was asked for, or the newest of the history. @param {import("./experiences.js").Experience} name */
   #showExperience(name) {
-    const { history } = this.customer;
+    const { liked } = this.customer;
     const about = name === "similar" || name === "alternatives";
-    this.experiences.show(name, about ? (this.experiences.item ?? history[history.length - 1]) : null);
+    this.experiences.show(name, about ? (this.experiences.item ?? liked[liked.length - 1]) : null);
     return this.refresh();
   }
 

@@ -6,7 +6,7 @@ export class Customer {
   constructor() {
     /** The id of a known customer; null for a new one. @type {string | null} */
     this.id = null;
-    /** Stored events, oldest first. @type {Item[]} */
+    /** Stored events, oldest first. @type {(Item & {disliked?: boolean})[]} */
     this.stored = [];
     /** What was chosen on this page and is not stored, oldest first. @type {Item[]} */
     this.chosen = [];
@@ -22,7 +22,12 @@ export class Customer {
     this.chosen = id === null ? this.mine : [];
   }
 
-  /** @returns {(Item & {stored: boolean})[]} oldest first */
+  /** The history without dislikes, oldest first. */
+  get liked() {
+    return this.history.filter(({ disliked }) => !disliked);
+  }
+
+  /** @returns {(Item & {stored: boolean, disliked?: boolean})[]} oldest first */
   get history() {
     return [...this.stored.map((item) => ({ ...item, stored: true })), ...this.chosen.map((item) => ({ ...item, stored: false }))];
   }

@@ -20,13 +20,15 @@ function refill(list, lines, whenEmpty) {
 
 /**
  * @param {HTMLElement} list
- * @param {(Item & {stored?: boolean})[]} items oldest first; shown newest first
+ * @param {(Item & {stored?: boolean, disliked?: boolean})[]} items oldest first; shown newest first
  * @param {(place: number) => void} remove
  * @param {HTMLElement} whenEmpty gets the focus if the last button goes
  */
 export function fillHistory(list, items, remove, whenEmpty) {
   const lines = items.map((item, place) => {
-    const line = element("li", { className: item.stored ? "stored" : "", data: { id: item.id } }, element("span", {}, titleOf(item)));
+    const name = element("span", {}, titleOf(item), ...(item.disliked ? [" (disliked)"] : []));
+    const className = `${item.stored ? "stored" : ""}${item.disliked ? " disliked" : ""}`;
+    const line = element("li", { className, data: { id: item.id } }, name);
     if (!item.stored) {
       const button = element("button", { type: "button", "aria-label": `Remove ${titleOf(item)}`, data: { action: "remove" } }, "×");
       button.addEventListener("click", () => remove(place));

@@ -139,10 +139,10 @@ export class Service {
     return this.#post("/v1/map/rows", { items });
   }
 
-  /** The stored history of a customer, oldest first. @param {string} user @returns {Promise<Item[]>} */
+  /** The stored history of a customer, oldest first. @param {string} user @returns {Promise<(Item & {disliked: boolean})[]>} */
   async history(user) {
     const { history } = await this.#json(`/v1/users/${segment(user)}/history?limit=200`);
-    return history.map(({ item, title }) => ({ id: item, title, category: null }));
+    return history.map(({ item, title, weight }) => ({ id: item, title, category: null, disliked: weight < 0 }));
   }
 
   /** Durable when it returns. @param {string} user @param {string} item */

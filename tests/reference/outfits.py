@@ -26,8 +26,16 @@ def count_together(orders: Sequence[tuple[float, frozenset[int]]]) -> dict[tuple
     return found
 
 
-def scores(counts: Counts, categories: Sequence[str | None], basket: Sequence[int]) -> list[float]:
-    """The score of every item for a basket of distinct items."""
+def scores(
+    counts: Counts,
+    categories: Sequence[str | None],
+    basket: Sequence[int],
+    eligible: Sequence[int] = (),
+    by_points: Sequence[float] = (),
+    scored: int = 0,
+) -> list[float]:
+    """The score of every item for a basket of distinct items. by_points: what points add to each item; only the
+    `scored` best eligible items without it get it, and all others the least of theirs."""
     everything = range(len(categories))
 
     def own(item: int) -> float:
@@ -55,6 +63,10 @@ def scores(counts: Counts, categories: Sequence[str | None], basket: Sequence[in
             known = counts.get((one, item), 0.0) if one != item else 0.0
             x += (known + PRIOR * expected * share) / (own(one) + PRIOR)
         found.append(math.log(max(x, LEAST)) - POPULARITY * math.log1p(usual(item)))
+    if eligible and len(by_points):
+        first = sorted(eligible, key=lambda item: (-found[item], item))[:scored]
+        least = min(by_points[item] for item in first)
+        found = [score + (by_points[item] if item in first else least) for item, score in enumerate(found)]
     return found
 
 

@@ -16,6 +16,7 @@ from lorentzrec.cli import end_by_signal
 from lorentzrec.cli.arms import arms
 from lorentzrec.cli.backtest import backtest
 from lorentzrec.cli.compare import compare
+from lorentzrec.cli.complete import complete
 from lorentzrec.cli.daily import daily
 from lorentzrec.cli.demo import demo
 from lorentzrec.cli.evaluate import evaluate
@@ -139,7 +140,7 @@ COMMANDS = {
     "Start here": (demo,),
     "Data": (prepare, stats, synthesize),
     "Models": (train, tune, evaluate, compare, add_items, update, backtest, warm_up, export, plot),
-    "Recommendations": (recommend, similar, recommend_all, similar_all),
+    "Recommendations": (recommend, similar, complete, recommend_all, similar_all),
     "Service": (daily, publish, arms, live, serve),
 }
 """Panel of the help page -> its commands."""

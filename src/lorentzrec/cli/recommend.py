@@ -18,6 +18,7 @@ _KINDS = {
     "near": "near",
     "often_after": "often after",
     "often_with": "often with",
+    "category_with": "its category often with",
     "bought_before": "bought before",
     "trending": "more popular than usual",
 }
@@ -79,7 +80,7 @@ def recommend(
         diversity=diversity,
         reasons=reasons,
     )
-    _print(found, model, titles, json)
+    print_recommendations(found, model, titles, json)
 
 
 def similar(
@@ -105,7 +106,7 @@ def similar(
     trained = load(model)
     allowed = None if allow is None else parse_ids(allow, trained.items)
     found = trained.similar_items(trained.items.parse(item), k, allow=allowed, reasons=reasons)
-    _print(found, model, titles, json)
+    print_recommendations(found, model, titles, json)
 
 
 def recommendation_table(found: Recommendations, titles: dict[str, str | None], title: str | None = None) -> Table:
@@ -122,7 +123,8 @@ def recommendation_table(found: Recommendations, titles: dict[str, str | None], 
     return table(columns, rows, title=title)
 
 
-def _print(found: Recommendations, model: Path, titles: str | None, json: bool) -> None:
+def print_recommendations(found: Recommendations, model: Path, titles: str | None, json: bool) -> None:
+    """Print one list with titles, reasons and its fallback."""
     names = read_titles(titles)
     items: list[dict[str, Any]] = [
         {"id": item, "score": score} | ({"title": names.get(str(item))} if names else {}) for item, score in found

@@ -14,7 +14,7 @@ from lorentzrec.synthetic.config import SYNTHETIC, SyntheticConfig
 @field_options(
     SyntheticConfig,
     None,
-    ("customers", ..., "exponent", "temperature", "days", "lifetime", "order_size", "repeats", "seed"),
+    ("customers", ..., "exponent", "temperature", "days", "lifetime", "order_size", "repeats", "outfits", "seed"),
 )
 def synthesize(*, out: Path, json: bool = False, **fields: Any) -> None:
     """Generate a synthetic shop with power-law popularity, categories, sessions and drifting interests.
@@ -24,6 +24,7 @@ def synthesize(*, out: Path, json: bool = False, **fields: Any) -> None:
     $ lorentzrec synthesize --out pretend
     $ lorentzrec synthesize --out fashion --days 90 --lifetime 45
     $ lorentzrec synthesize --out grocer --order-size 8 --repeats 0.4
+    $ lorentzrec synthesize --out wardrobe --order-size 4 --outfits 0.5
     $ lorentzrec synthesize --out large --customers 1000000 --items 100000 --interactions 20000000
 
     out: Folder for events/ and items.parquet.

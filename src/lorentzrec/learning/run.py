@@ -53,6 +53,10 @@ NEWEST_EPOCHS, NEWEST_RATE = 4, 0.6
 """How often held-out orders are learned in the end, and at which part of the learning rate."""
 
 
+POINT_SHARE = 0.25
+"""How much the points count in an outfit, of what they count in a recommendation; chosen on Complete Journey."""
+
+
 class TrainingRun:
     """The state of one training run between epochs."""
 
@@ -309,13 +313,16 @@ class TrainingRun:
         similarity = None
         if self.config.memory != "none":
             similarity = build_similarity(self.data, ordered=self.config.history != "folds")
+        complements = None
+        if self.with_complements:
+            complements = build_complements(self.data, point_weight=POINT_SHARE * self.config.scale)
         points = replace(
             model.points,
             memory=memory,
             repeats=repeats,
             trend=trend,
             similarity=similarity,
-            complements=build_complements(self.data) if self.with_complements else None,
+            complements=complements,
             item_counts=self.data.item_counts,
         )
         return replace(

@@ -43,6 +43,8 @@ class Complements:
     values: NDArray[np.float32]
     counts: NDArray[np.float32]
     """t_ii of each item; 0 if no order of several items has it."""
+    point_weight: float = 0.0
+    """How much the scores of points count in an outfit; 0: not at all."""
 
     def __post_init__(self) -> None:
         arrays = (self.offsets, self.columns, self.values, self.counts)
@@ -56,6 +58,7 @@ class Complements:
             or (len(self.columns) and not 0 <= self.columns.min() <= self.columns.max() < count)
             or not (np.isfinite(self.values).all() and (self.values > 0).all())
             or not (np.isfinite(self.counts).all() and (self.counts >= 0).all())
+            or not 0 <= self.point_weight < np.inf
         ):
             raise InputError("the arrays of the complements are not the partners of its items: train the model again")
 
@@ -76,7 +79,7 @@ class Complements:
         )
 
 
-def build_complements(data: Interactions, *, neighbours: int = NEIGHBOURS) -> Complements:
+def build_complements(data: Interactions, *, point_weight: float = 0.0, neighbours: int = NEIGHBOURS) -> Complements:
     """The partners of each item, by these orders."""
     from scipy import sparse
 
@@ -98,7 +101,7 @@ def build_complements(data: Interactions, *, neighbours: int = NEIGHBOURS) -> Co
         parts.append((np.array([len(one) for one in kept]), block.indices[chosen], block.data[chosen]))
     numbers, columns, values = (np.concatenate(column) for column in zip(*parts, strict=True))
     values, counts = values.astype(np.float32), counts.astype(np.float32)
-    return Complements(make_offsets(numbers), columns.astype(np.int32), values, counts)
+    return Complements(make_offsets(numbers), columns.astype(np.int32), values, counts, point_weight)
 
 
 def _weigh_orders(data: Interactions) -> Any:

@@ -97,11 +97,12 @@ def _join_similarity(arrays: Arrays, described: Mapping[str, Any]) -> Similarity
 
 
 def _split_complements(complements: Complements) -> tuple[Arrays, dict[str, Any]]:
-    return dict(vars(complements)), {"pairs": len(complements.columns)}
+    arrays = {name: getattr(complements, name) for name in ("offsets", "columns", "values", "counts")}
+    return arrays, {"pairs": len(complements.columns), "point_weight": complements.point_weight}
 
 
 def _join_complements(arrays: Arrays, described: Mapping[str, Any]) -> Complements:
-    return Complements(**arrays)
+    return Complements(**arrays, point_weight=described["point_weight"])
 
 
 def _split_attributes(attributes: AttributePoints) -> tuple[Arrays, dict[str, Any]]:
@@ -140,7 +141,7 @@ COMPONENTS: dict[str, Component] = {
     ),
     "trend": Component({"weight": float, "days": float, "until": float}, _split_trend, _join_trend),
     "similarity": Component({"neighbours": int}, _split_similarity, _join_similarity),
-    "complements": Component({"pairs": int}, _split_complements, _join_complements),
+    "complements": Component({"pairs": int, "point_weight": float}, _split_complements, _join_complements),
     "attributes": Component(
         {
             "weight": lambda value: type(value) in (int, float) and 0 < value < math.inf,

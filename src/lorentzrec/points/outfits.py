@@ -2,12 +2,14 @@
 
 With t_ij from `complements.py`, c_i the category of item i, and h_i = 1 / (t_ii + s), item j has for a basket B
 
-    x_j = sum over i in B of h_i (t_ij + s p(c_i, c_j) q_j),    score_j = log x_j - log(1 + t_jj) / 4.
+    x_j = sum over i in B of h_i (t_ij + s p(c_i, c_j) q_j),    score_j = log x_j - log(1 + t_jj) / 4 + g s_j.
 
 p(c, d) = t_cd / t_c is how often items of two categories are bought together: t_cd is the sum of t_ij over their items,
 and t_c that of t_ii. q_j = t_jj / t_(c_j) is the share of an item in its category. So an item that few orders have
 counts like its category, and so does one that no order has, such as a new item; as a candidate, that one counts like
-the median of its category. The last term takes from popular items what everybody buys anyway.
+the median of its category. The second term takes from popular items what everybody buys anyway. s_j is the score of j
+by points for the midpoint of the basket: what its customers like, of all categories. Of very many items, only those
+that are best without it get s_j; the others count like the worst of these.
 
 Categories that are not in the basket are open, and `Filling` says which of their items a list may still take. A model
 without complements ranks by its points and its memory instead.
@@ -24,7 +26,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from lorentzrec.data.arrays import Booleans, Floats, gather_groups, make_mask
+from lorentzrec.data.arrays import Booleans, Floats, gather_groups, make_mask, strongest
 from lorentzrec.data.category_tree import CategoryTree
 from lorentzrec.data.item_columns import ItemColumns
 from lorentzrec.data.vocabulary import UNKNOWN
@@ -43,6 +45,8 @@ PRICE = "price"
 """The column of the prices that a budget is about."""
 PRIOR = 2.0
 """s: how many orders the category of an item counts as. It was chosen on Complete Journey."""
+SCORED_BY_POINTS = 1_000
+"""Items that get a score by points, at most."""
 LEAST = 1e-12
 """An item that is never bought with the basket scores log of this, not of 0."""
 
@@ -167,15 +171,29 @@ class Outfits:
                 raise InputError(f"the slot {name!r} is no category of the items: check the name")
         return tuple(dict.fromkeys(code_of[name] for name in names))
 
-    def score(self, basket: Rows) -> Floats:
-        """The score of every item for a basket of distinct items, at least one."""
+    def score(self, basket: Rows, eligible: Booleans) -> Floats:
+        """The score of every item for a basket of distinct items, at least one; right for eligible items only."""
         x = self._prior(basket)[self.codes] * self._shares
         positions, entries = self._entries(basket)
         complements = self.complements
         assert complements is not None
         values = complements.values[entries] / (self.counts[basket] + PRIOR)[positions]
         x += np.bincount(complements.columns[entries], values, self.count)
-        return np.log(np.maximum(x, LEAST)) - self._corrections
+        scores: Floats = np.log(np.maximum(x, LEAST)) - self._corrections
+        rows, weight = np.flatnonzero(eligible), complements.point_weight
+        if not len(rows) or not weight:
+            return scores
+        first = rows[strongest(scores[rows], SCORED_BY_POINTS)]
+        by_points = weight * self._score_points(basket, first)
+        found: Floats = scores + by_points.min()
+        found[first] = scores[first] + by_points
+        return found
+
+    def _score_points(self, basket: Rows, rows: Rows) -> Floats:
+        """The scores of some items by points, for the midpoint of a basket."""
+        ranker, space = self.ranker, self.ranker.points.space
+        midpoint = space.midpoint(ranker.precise_histories(basket), np.ones(len(basket)))
+        return np.asarray(space.score_points(midpoint, ranker.precise_items(rows)), np.float64)
 
     def _prior(self, basket: Rows) -> Floats:
         """By category: what the categories of the basket add to its items, but for their shares."""
@@ -354,7 +372,7 @@ class _Ranking:
 
     @cached_property
     def _scores(self) -> Floats:
-        return self._outfits.score(self._basket)
+        return self._outfits.score(self._basket, self._eligible)
 
     def rank(self, count: int, allowed: Rows | None) -> Ranked:
         eligible = self._eligible & self._filling.possible

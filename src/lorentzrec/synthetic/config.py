@@ -57,6 +57,9 @@ class SyntheticConfig:
     """How often customers buy again what they have: the mean of the probabilities of the items, which differ. Each
     event after the first order meets a random earlier event of the customer, and repeats its item with the
     probability of that item."""
+    outfits: Annotated[float, Range(0, 1)] = 0.0
+    """How often an item of an order completes the one before it: the probability that it is of the category that goes
+    with that of the item before, and of the matching style. Needs `order_size`."""
     start: int = 1_735_689_600
     """Unix seconds of the first possible event; the default is 1 January 2025."""
     seed: Annotated[int, Range(0, 2**63)] = 0
@@ -64,6 +67,8 @@ class SyntheticConfig:
 
     def __post_init__(self) -> None:
         check_fields(self)
+        if self.outfits and self.order_size is None:
+            raise ConfigError("outfits are items of one order: give order_size as well, or leave outfits out")
         if not self.customers <= self.interactions <= self.customers * self.longest_history:
             raise ConfigError(
                 f"{self.interactions:,} interactions of {self.customers:,} customers with {self.items:,} items: give "

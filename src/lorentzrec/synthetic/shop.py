@@ -23,6 +23,7 @@ from lorentzrec.synthetic.config import Space as Space
 from lorentzrec.synthetic.config import SyntheticConfig as SyntheticConfig
 from lorentzrec.synthetic.hierarchy import item_names
 from lorentzrec.synthetic.latent import REJECTED, FlatSquare, HyperbolicPlane, Layers, World
+from lorentzrec.synthetic.outfits import CATEGORIES, complete_orders, pair_categories
 from lorentzrec.synthetic.repeats import repeat_items
 
 if TYPE_CHECKING:
@@ -141,6 +142,10 @@ class SyntheticShop:
             generator = np.random.default_rng([self.config.seed, 1 + number, 1])
             opens_order = opens_session if self.config.order_size else np.ones(len(customer), bool)
             items = repeat_items(generator, customer, items, opens_order, self.repeat_probabilities)
+        if self.config.outfits:
+            generator = np.random.default_rng([self.config.seed, 1 + number, 2])
+            partners, sectors = self._partners, self.world.sectors
+            items = complete_orders(generator, customer, items, opens_session, sectors, partners, self.config.outfits)
         names = np.arange(first, first + customer[-1] + 1)
         width = len(str(self.config.customers))
         ids = self._items_as_drawn["item"].gather(items)
@@ -170,6 +175,15 @@ class SyntheticShop:
         phases = np.random.default_rng([self.config.seed, 0, 1]).integers(0, lifetime, self.config.items)
         generations: Integers = (days + phases[items]) // lifetime
         return generations
+
+    @cached_property
+    def _partners(self) -> Integers:
+        return pair_categories(np.random.default_rng([self.config.seed, 0, 3]))
+
+    @property
+    def complements(self) -> dict[str, str]:
+        """The category that goes with each category, if customers buy outfits."""
+        return {CATEGORIES[one]: CATEGORIES[other] for one, other in enumerate(self._partners.tolist())}
 
     @cached_property
     def repeat_probabilities(self) -> Floats:

@@ -73,7 +73,7 @@ def plot_backtest(days: Sequence[Mapping[str, Any]], path: str | Path, *, title:
         left, right = figure.subplots(1, 2)
         indices, names = range(len(days)), [f"{date.fromisoformat(day['day']):%d %b}" for day in days]
         step, marker = -(-len(days) // 7), "o" if len(days) <= 14 else ""
-        for axes, value, label in ((left, "ndcg", "NDCG@10 of the day's events"), (right, "seconds", "seconds")):
+        for axes, value, label in ((left, "ndcg", "NDCG@10 of the next events"), (right, "seconds", "seconds")):
             for name in shown:
                 if axes is left or name in ("retrain", "update"):
                     numbers, (colour, style) = [day["systems"][name][value] for day in days], _STYLES[name]

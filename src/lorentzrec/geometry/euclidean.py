@@ -7,7 +7,7 @@ A point is (x1, ..., xd), and all tangent spaces are the space itself.
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import DTypeLike
+from numpy.typing import ArrayLike, DTypeLike
 
 from lorentzrec.geometry import FloatArray
 from lorentzrec.geometry.sums import total_weight, weighted_sum
@@ -34,9 +34,9 @@ def origin(dimension: int, dtype: DTypeLike = np.float64) -> FloatArray:
     return np.zeros(dimension, dtype)
 
 
-def distance(point: FloatArray, target: FloatArray) -> FloatArray:
+def distance(point: ArrayLike, target: ArrayLike) -> FloatArray:
     """|y - x|."""
-    return np.sqrt(squared_norm(target - point))
+    return np.sqrt(squared_norm(np.subtract(target, point)))
 
 
 def tangent_norm(point: FloatArray, tangent: FloatArray) -> FloatArray:

@@ -81,8 +81,8 @@ CALLS = [
     Call(
         Model.complete,
         ("post", "/v1/outfits"),
-        None,
-        "k exclude allow reasons where per_category slots budget basket:p items:h",
+        "complete",
+        "k exclude allow reasons per_category slots budget where:ph basket:ps items:h",
     ),
 ]
 ROUTES = """
@@ -102,6 +102,7 @@ COMMANDS = {
     "add-items": "--out --attributes --json",
     "daily": "--json",
     "recommend-all": "--out --store --exclude-seen --no-exclude-seen --allow -k --json",
+    "complete": "--basket --items --slots --budget --per-category -k --json",
     "similar-all": "--out --store --allow -k --json",
     "export": "--out --customers --attributes --json",
     "publish": "--to --items --histories --require --test --arm --rollback --reason --keep --force --json",

@@ -44,7 +44,7 @@ def test_it_ends_with_commands_that_work(tmp_path: Path, monkeypatch: pytest.Mon
     change_folder, *commands = [shlex.split(line) for line in text.partition("Next steps:")[2].splitlines() if line]
     monkeypatch.chdir(change_folder[1])
     *commands, serve = commands
-    assert len(commands) == 5
+    assert len(commands) == 6
     for program, *arguments in commands:
         assert program == "lorentzrec"
         run(*arguments)

@@ -171,6 +171,7 @@ def _show_next_steps(folder: Path, basket: list[Id]) -> None:
         "evaluate hyperboloid shop --baselines",
         f"recommend hyperboloid --history {','.join(map(str, basket))} --titles shop",
         f"similar hyperboloid {basket[0]} --titles shop",
+        f"complete hyperboloid --basket {','.join(map(str, basket))} --items shop --titles shop",
         "stats shop",
         "train shop --out my-model --set dimension=20",
         "serve file:store",

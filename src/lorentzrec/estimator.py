@@ -205,11 +205,9 @@ class MidpointRecommender:
     @property
     def item_factors(self) -> NDArray[np.float32]:
         """A row per item: the plain inner product with a row of `user_factors` is in the order of `recommend` by points
-        alone. What a memory adds to the scores is in no factor: set `memory="none"` if another tool ranks."""
-        points, space = self._trained.item_points, self._trained.points.space
-        if space.by_distance and not space.hyperbolic:  # -|u - v|^2 / 2 = u . v - |v|^2 / 2 - |u|^2 / 2
-            return np.column_stack([points, -np.einsum("ij,ij->i", points, points) / 2])
-        return points
+        alone, or nearly in that order if items have masses: see `Model.item_vectors`. What a memory adds to the scores
+        is in no factor: set `memory="none"` if another tool ranks."""
+        return self._trained.item_vectors
 
     @property
     def user_factors(self) -> NDArray[np.float32]:
@@ -220,7 +218,7 @@ class MidpointRecommender:
             return self._user_factors[1]
         known = require_users(model)
         informed = np.arange(len(known)) if model.histories is None else np.flatnonzero(model.histories.lengths)
-        factors = self._factors(model.query_points(users=known.ids(informed)))
+        factors = model.query_vectors(users=known.ids(informed))
         found = np.zeros((len(known), factors.shape[1]), np.float32)
         found[informed] = factors
         found.setflags(write=False)
@@ -231,17 +229,8 @@ class MidpointRecommender:
         """The factors of customers with these histories, a row of `user_items` each; for a single `userid`, one row."""
         single = np.isscalar(userid)
         model = self._trained
-        factors = self._factors(model.query_points(**_histories(user_items, 1 if single else len(userid), model)))
+        factors = model.query_vectors(**_histories(user_items, 1 if single else len(userid), model))
         return factors[0] if single else factors
-
-    def _factors(self, points: NDArray[np.float32]) -> NDArray[np.float32]:
-        """Query points as factors."""
-        space = self._trained.points.space
-        if space.hyperbolic:
-            points[:, 0] *= -1
-        elif space.by_distance:
-            return np.column_stack([points, np.ones(len(points), np.float32)])
-        return points
 
     def recalculate_item(self, itemid: Any, item_users: Any) -> NoReturn:
         """Not supported: an `InputError` with what to do instead."""

@@ -19,7 +19,7 @@ from lorentzrec.studies.parts import Part
 from lorentzrec_paper.experiment import Column, Context, Experiment, Outcome, Table
 from lorentzrec_paper.twins import DATA_SETS, DataSetTask
 
-BASE = TrainingConfig(dimension=50, negative_count=256, epochs=20, memory="none")
+BASE = TrainingConfig(dimension=50, negative_count=256, epochs=20, memory="none", masses="off")
 """The defaults with fewer negatives and epochs, because there are dozens of runs."""
 NAMES = ("movielens-1m", "gowalla")
 USERS = 10_000

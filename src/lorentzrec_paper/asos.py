@@ -48,7 +48,9 @@ PAPERS = WMRB.replace(epochs=1, learning_rate=0.05 / BATCH)
 ADAPTIVE = TrainingConfig(
     loss="wmrb", dimension=50, epochs=1, negative_count=100, learning_rate_decay=0.0, memory="none"
 )
-MAP = TrainingConfig(loss="wmrb", dimension=2, epochs=15, targets="shared", recency=1.0, scale=2.0, memory="none")
+MAP = TrainingConfig(
+    loss="wmrb", dimension=2, epochs=15, targets="shared", recency=1.0, scale=2.0, memory="none", masses="off"
+)
 """Two dimensions have little room: a low scale lets points spread over the disk."""
 OF_A_MEAN, OF_A_SUM, ADAPTED = "rate 0.05 of a mean", "rate 0.05 of a sum", "adaptive"
 

@@ -36,6 +36,7 @@ DIMENSIONS: tuple[int, ...] = (2, 4, 8, 16)
 SEEDS: tuple[int, ...] = (0, 1, 2)
 SETTINGS: dict[str, Any] = {
     "memory": "none",
+    "masses": "off",
     "model": "asymmetric",
     "negative_count": 128,
     "epochs": 12,

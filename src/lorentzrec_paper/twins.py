@@ -34,6 +34,7 @@ SETTINGS: dict[str, Any] = {
     "memory": "none",
     "model": "asymmetric",
     "dimension": 50,
+    "masses": "off",
     "negative_count": 256,
     "epochs": 20,
 }

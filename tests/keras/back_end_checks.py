@@ -95,7 +95,15 @@ def test_a_step_is_that_of_the_reference(radius: float, optimiser: str) -> None:
         data, recency = few_events(history), 1.0 if history == "folds" else 0.7
         options = {"loss": loss, "score": score, "history": history, "optimiser": optimiser, "learning_rate": rate}
         config = TrainingConfig.from_mapping(
-            options | {"dimension": 15, "recency": recency, "scale": 1.0, "negative_count": 3, "blocks_per_step": 1}
+            options
+            | {
+                "masses": "off",
+                "dimension": 15,
+                "recency": recency,
+                "scale": 1.0,
+                "negative_count": 3,
+                "blocks_per_step": 1,
+            }
         ).resolve_for(data)
         items = around(radius, ITEMS, 15, seed=3).astype(np.float32)
         histories = around(radius, ITEMS, 15, seed=5).astype(np.float32)
@@ -210,7 +218,10 @@ def _midpoints(weights: NDArray[Any], points: FloatArray) -> FloatArray:
 @pytest.mark.parametrize("times", [True, False])
 def test_epochs_are_those_of_the_local_engine(times: bool) -> None:
     """The same blocks and negatives from the same seed: points, losses, validation and notes agree."""
-    data, config = small_shop(times=times), TrainingConfig(dimension=6, epochs=2, validation=30, negative_count=20)
+    data, config = (
+        small_shop(times=times),
+        TrainingConfig(masses="off", dimension=6, epochs=2, validation=30, negative_count=20),
+    )
     expected = lorentzrec.train(data, config.replace(blocks_per_step=1), progress=False)
     found = train(data, config, progress=False)
     assert [one.loss for one in found.record] == pytest.approx([one.loss for one in expected.record], rel=1e-4)
@@ -223,7 +234,7 @@ def test_epochs_are_those_of_the_local_engine(times: bool) -> None:
 def test_orders_are_learned_as_by_the_local_engine(monkeypatch: pytest.MonkeyPatch) -> None:
     """Recency, memory, repeats and trend are chosen alike, and held-out orders are learned last."""
     monkeypatch.setattr(recency_choice, "FEWEST_CUSTOMERS", 5)
-    data, config = orders_shop(), TrainingConfig(dimension=6, epochs=4, negative_count=20, memory="auto")
+    data, config = orders_shop(), TrainingConfig(masses="off", dimension=6, epochs=4, negative_count=20, memory="auto")
     expected = lorentzrec.train(data, config.replace(blocks_per_step=1), progress=False)
     model = MidpointModel(config)
     model.fit(data, verbose=0)
@@ -245,7 +256,7 @@ def test_customers_without_a_valid_negative_are_noted_as_by_the_local_engine() -
     users = np.concatenate([np.repeat(np.arange(20), 7), np.repeat(np.arange(20, 30), 2)])
     items = np.concatenate([np.tile(np.arange(7), 20), np.tile([0, 7], 10)])
     data = Interactions.from_pairs(users, items, np.arange(len(users)))
-    config = TrainingConfig(dimension=4, epochs=2, negative_count=2, memory="none")
+    config = TrainingConfig(masses="off", dimension=4, epochs=2, negative_count=2, memory="none")
     expected = lorentzrec.train(data, config.replace(blocks_per_step=1), progress=False)
     found, fitted = train(data, config, progress=False), MidpointModel(config)
     fitted.fit(data, verbose=0)
@@ -254,13 +265,31 @@ def test_customers_without_a_valid_negative_are_noted_as_by_the_local_engine() -
     assert found.note_records == fitted.to_model().note_records == expected.note_records
 
 
+def test_masses_are_left_to_the_local_engine_with_a_note() -> None:
+    """A model of few dimensions has masses there and none here; where nobody would expect any, there is no note."""
+    data, config = small_shop(), TrainingConfig(dimension=6, epochs=1, negative_count=20, memory="none")
+    found = train(data, config, progress=False)
+    assert found.config.masses == "off"
+    assert found.masses is None
+    (note,) = [one for one in found.note_records if one.kind is NoteKind.MASSES_LEFT_OUT]
+    assert note.values == {"dimension": 6}
+    heavy = lorentzrec.train(data, config, progress=False)
+    with pytest.raises(ConfigError, match="the model has masses, which Keras does not know"):
+        MidpointModel.from_model(heavy)
+    for other in (config.replace(masses="off"), config.replace(dimension=40)):
+        kinds = [one.kind for one in train(data, other, progress=False).note_records]
+        assert NoteKind.MASSES_LEFT_OUT not in kinds
+
+
 # --- as Keras users do
 
 
 @cache
 def trained() -> MidpointModel:
     """One model for all tests that do not change it; it ranks by its points alone, as `predict` does."""
-    model = MidpointModel(TrainingConfig(dimension=6, epochs=2, negative_count=20, validation=30, memory="none"))
+    model = MidpointModel(
+        TrainingConfig(masses="off", dimension=6, epochs=2, negative_count=20, validation=30, memory="none")
+    )
     model.fit(small_shop(), verbose=0)
     return model
 
@@ -309,7 +338,7 @@ class _Interruption(keras.callbacks.Callback):  # type: ignore[misc]
 def test_an_interrupted_fit_is_restored_and_the_best_model_kept(tmp_path: Path) -> None:
     """`BackupAndRestore` in a second `fit`, with a new model, ends where one `fit` without interruption does."""
     train_part, test_part = small_shop().split("leave_last_out")
-    config = TrainingConfig(dimension=6, negative_count=20, epochs=4)
+    config = TrainingConfig(masses="off", dimension=6, negative_count=20, epochs=4)
 
     def fit(*callbacks: Any) -> tuple[MidpointModel, dict[str, list[float]]]:
         model = MidpointModel(config)
@@ -354,7 +383,7 @@ def test_compile_takes_any_optimiser_and_our_losses() -> None:
     assert losses[1] < losses[0]
     with pytest.raises(ConfigError, match=r"give SampledSoftmax, WMRB or BPR .* or a function of y_true and y_pred"):
         model.compile("adam", "mse")
-    partly = MidpointModel(TrainingConfig(dimension=6))
+    partly = MidpointModel(TrainingConfig(masses="off", dimension=6))
     partly.compile(loss=WMRB(scale=2.0))  # the optimiser is that of the config, which the data complete
     partly.prepare(small_shop())
     assert isinstance(partly.optimizer, RiemannianAdagrad)
@@ -370,7 +399,9 @@ def softplus_of_gaps(y_true: Any, y_pred: Any) -> Any:
 @pytest.mark.parametrize("history", ["causal", "folds"])
 def test_any_loss_of_keras_trains(history: Any) -> None:
     """Cross-entropy of the positive among its negatives is the sampled softmax."""
-    config = TrainingConfig(dimension=6, epochs=2, negative_count=20, history=history, loss="softmax", scale=4.0)
+    config = TrainingConfig(
+        masses="off", dimension=6, epochs=2, negative_count=20, history=history, loss="softmax", scale=4.0
+    )
     losses = []
     for loss in (SampledSoftmax(scale=4.0), keras.losses.CategoricalCrossentropy(from_logits=True)):
         model = MidpointModel(config)
@@ -394,7 +425,7 @@ def test_a_function_is_a_loss_and_is_saved_with_the_model(tmp_path: Path) -> Non
 
 def test_a_model_of_another_engine_is_trained_further_with_one_block_per_step() -> None:
     data = small_shop()
-    config = TrainingConfig(dimension=6, epochs=1, blocks_per_step=2, negative_count=20)
+    config = TrainingConfig(masses="off", dimension=6, epochs=1, blocks_per_step=2, negative_count=20)
     start = lorentzrec.train(data, config, progress=False)
     model = MidpointModel.from_model(start)
     model.fit(data, verbose=0)
@@ -406,7 +437,7 @@ def test_a_model_of_another_engine_is_trained_further_with_one_block_per_step() 
 def test_attributes_that_are_lost_by_further_training_are_noted() -> None:
     data = small_shop()
     frame = {"item": data.items.series.to_list(), "brand": [f"brand {row % 3}" for row in range(len(data.items))]}
-    config = TrainingConfig(dimension=6, epochs=1, negative_count=20)
+    config = TrainingConfig(masses="off", dimension=6, epochs=1, negative_count=20)
     model = MidpointModel.from_model(lorentzrec.train(data, config, attributes=pl.DataFrame(frame), progress=False))
     assert model.to_model().attributes is not None
     model.fit(data, verbose=0)
@@ -514,6 +545,7 @@ def test_a_loss_without_a_formula_says_so() -> None:
         (lambda: MidpointModel().compile(RiemannianAdagrad(gradient_accumulation_steps=2)), "gradient_accumulation"),
         (lambda: MidpointModel(TrainingConfig(geometry="euclidean", optimiser="adam")), "euclidean, optimiser=adam"),
         (lambda: MidpointModel(TrainingConfig(model="symmetric")), "does not support model=symmetric"),
+        (lambda: MidpointModel(TrainingConfig(masses="on")), "does not support masses=on"),
         (lambda: MidpointModel("large"), "config is a str: give TrainingConfig"),  # type: ignore[arg-type]
         (lambda: MidpointModel(TrainingConfig(blocks_per_step=8, threads=2)), "threads=2, blocks_per_step=8"),
         (lambda: MidpointModel().to_model(), "not trained in this process"),
@@ -534,7 +566,9 @@ def test_no_rate_makes_a_point_that_is_no_number(optimiser: str, score: str) -> 
     data = few_events("causal")
     for rate, scale, radius in product((1e-20, 1.0, 1e10, 1e30), (1e-10, 1.0, 1e15), (0.0, 4.0, 8.0)):
         options = {"optimiser": optimiser, "score": score, "learning_rate": rate, "scale": scale}
-        config = TrainingConfig.from_mapping(options | {"dimension": 3, "negative_count": 3, "blocks_per_step": 1})
+        config = TrainingConfig.from_mapping(
+            options | {"masses": "off", "dimension": 3, "negative_count": 3, "blocks_per_step": 1}
+        )
         spaces = [around(radius, ITEMS, 3, seed).astype(np.float32) for seed in (1, 2)]
         _, points = keras_step(data, config.resolve_for(data), *spaces)
         assert all(np.isfinite(space).all() for space in points), options

@@ -37,8 +37,11 @@ def settings(**options: Any) -> Settings:
 
 
 def table(config: ResolvedConfig, count: int, seed: int, radius: float = 1.0) -> Table:
-    space = np.random.default_rng(seed).normal(0, radius / config.dimension**0.5, (count, config.dimension))
-    return make_table(space.astype(np.float32), config)
+    random = np.random.default_rng(seed)
+    space = random.normal(0, radius / config.dimension**0.5, (count, config.dimension))
+    made = make_table(space.astype(np.float32), config)
+    made.masses[:] = random.normal(0, 0.5, len(made.masses)) * config.massive
+    return made
 
 
 def in_float64(table: Table) -> Table:

@@ -138,6 +138,7 @@ def test_a_step_is_that_of_the_reference(geometry: str, targets: str, dropout: f
     histories = items
     if targets == "separate":
         histories = make_table(np.random.default_rng(2).normal(0, 0.4, (count, 5)).astype(np.float32), config)
+    items.masses[:] = np.random.default_rng(3).normal(0, 0.3, count)
     slow_items = in_float64(items)
     slow_histories = slow_items if histories is items else in_float64(histories)
     runner = EpochRunner(data, config, histories, items, attributes)
@@ -164,6 +165,8 @@ def test_a_step_is_that_of_the_reference(geometry: str, targets: str, dropout: f
     np.testing.assert_allclose(result.loss, block.loss, rtol=1e-5)
     np.testing.assert_allclose(items.points, slow_items.points, rtol=2e-4, atol=2e-5)
     np.testing.assert_allclose(histories.points, slow_histories.points, rtol=2e-4, atol=2e-5)
+    np.testing.assert_allclose(items.masses, slow_items.masses, rtol=2e-4, atol=2e-5)
+    assert (items.masses[len(data.items) :] == slow_items.masses[len(data.items) :]).all(), "attributes have none"
 
 
 def bits(model: Model) -> list[bytes]:

@@ -47,7 +47,9 @@ def test_slot_of_matches_its_reference() -> None:
     """Slots are numbered in the order of first use, each side separately where the points are not shared."""
     workspace = allocate_workspace(resolved(targets="separate"), rows=9, history_count=9, item_count=9, shared=False)
     step = allocate_step(resolved(targets="separate"), rows=9, item_count=9)
-    slots = Slots(step.gradients[0], step.rows[0], step.sides[0], workspace.histories, workspace.targets)
+    slots = Slots(
+        step.gradients[0], step.mass_gradients[0], step.rows[0], step.sides[0], workspace.histories, workspace.targets
+    )
     numbers: dict[tuple[int, int], int] = {}
     used = 0
     for row, side in [(4, HISTORY), (2, HISTORY), (4, HISTORY), (4, TARGET), (2, HISTORY), (4, TARGET), (8, TARGET)]:
@@ -180,7 +182,7 @@ def test_spread_gradients_matches_its_reference(
         np.add.at(expected, rows, shares[:, None] * in_sum)
     first, last = LEAD, LEAD + length
     step = allocate_step(customer.config, rows=20, item_count=ITEMS)
-    slots = Slots(step.gradients[0], step.rows[0], step.sides[0], work.histories, work.targets)
+    slots = Slots(step.gradients[0], step.mass_gradients[0], step.rows[0], step.sides[0], work.histories, work.targets)
     parts = work.queries, work.positives, work.vectors
     used = histories.spread_gradients(first, last, 1, customer.events, customer.settings, 0, slots, *parts)
     assert sorted(slots.rows[:used].tolist()) == sorted(set(customer.items.tolist()))

@@ -251,6 +251,8 @@ def assert_same(found: Outcome, expected: Outcome, what: object, tolerance: floa
         space = fast.momentum[:, 1:], slow.momentum[:, 1:]
         np.testing.assert_allclose(*space, rtol=1e-4, atol=1e-6, err_msg=str(what))
         assert fast.steps.tolist() == slow.steps.tolist(), what
+        np.testing.assert_allclose(fast.masses, slow.masses, rtol=tolerance, atol=tolerance, err_msg=str(what))
+        np.testing.assert_allclose(fast.mass_squared, slow.mass_squared, rtol=1e-4, atol=1e-6, err_msg=str(what))
     assert found.counters.tolist() == expected.counters.tolist(), what
 
 
@@ -264,6 +266,7 @@ def test_asymmetric_gradients_matches_its_reference(geometry: str, kind: str, lo
     for seed, (history, targets, weighted, regularisation, _) in enumerate(choices):
         options = {"history": history, "targets": targets, "regularisation": regularisation}
         options |= {"folds": 2 + seed % 3, "blocks_per_step": 1 + seed % 2}
+        options["masses"] = "on" if seed % 5 > 1 and optimiser != "adam" else "off"
         config = resolved(recency=0.7 if history == "causal" else 1.0, scale=2.0, **fixed, **options)
         data = events(SMALL, ITEMS, weighted=weighted, seed=seed, labelled=seed % 3 == 0, in_orders=seed // 3 % 2 == 1)
         found, expected = run_both(config, data, ITEMS, seed=seed)
@@ -293,6 +296,7 @@ def compare_symmetric(**fixed: Any) -> None:
     for seed, (weighted, regularisation, _) in enumerate(choices):
         options = {"model": "symmetric", "regularisation": regularisation, "scale": 2.0}
         options["blocks_per_step"] = 1 + seed % 2
+        options["masses"] = "on" if seed % 3 and fixed["optimiser"] != "adam" else "off"
         data = events([1, *SMALL], ITEMS, weighted=weighted, seed=seed, labelled=seed % 3 == 0)
         found, expected = run_both(resolved(**fixed, **options), data, ITEMS, seed=seed)
         assert_same(found, expected, (options, weighted))

@@ -101,7 +101,7 @@ def find_slot() -> Pair:
     config = resolved(targets="separate")
     work = allocate_workspace(config, rows=9, history_count=9, item_count=9, shared=False)
     step = allocate_step(config, rows=9, item_count=9)
-    slots = Slots(step.gradients[0], step.rows[0], step.sides[0], work.histories, work.targets)
+    slots = Slots(step.gradients[0], step.mass_gradients[0], step.rows[0], step.sides[0], work.histories, work.targets)
     slot_numbers: dict[tuple[int, int], int] = {}
     found, expected, used = [], [], 0
     for row, side in [(4, HISTORY), (2, HISTORY), (4, HISTORY), (4, TARGET)]:
@@ -140,7 +140,7 @@ def spread_gradients() -> Pair:
         in_sum = euclidean.midpoint_gradient(np.sum(shares), work.queries.gradients[row].astype(np.float64))
         expected[data.items[others]] += in_sum
     step = allocate_step(config, rows=4, item_count=ITEMS)
-    slots = Slots(step.gradients[0], step.rows[0], step.sides[0], work.histories, work.targets)
+    slots = Slots(step.gradients[0], step.mass_gradients[0], step.rows[0], step.sides[0], work.histories, work.targets)
     parts = work.queries, work.positives, work.vectors
     used = histories.spread_gradients(0, 4, 0, data, chosen, 0, slots, *parts)
     found = np.zeros_like(expected)
@@ -286,6 +286,7 @@ PARTS = {
     "capped": "step_rows",
     "step_factor": "step_rows",
     "settle": "step_rows",
+    "step_mass": "apply_gradients",
 }
 """Kernels of a line or two, and the case that calls them: a reference of their own would repeat them."""
 

@@ -23,7 +23,8 @@ def test_rows_are_padded_to_eight_floats(dimension: int, floats: int) -> None:
 @pytest.mark.parametrize("geometry", ["hyperboloid", "euclidean"])
 @pytest.mark.parametrize("optimiser", ["rsgd", "adagrad", "adam"])
 def test_points_go_in_and_come_out(geometry: str, optimiser: str) -> None:
-    config = quick(geometry=geometry, optimiser=optimiser)
+    masses = "off" if optimiser == "adam" else "on"
+    config = quick(geometry=geometry, optimiser=optimiser, masses=masses).resolve_for(grouped())
     space = np.random.default_rng(1).normal(size=(5, 6)).astype(np.float32)
     table = make_table(space, config)
     points = copy_points(table, config)
@@ -36,6 +37,7 @@ def test_points_go_in_and_come_out(geometry: str, optimiser: str) -> None:
     assert (table.points[:, 7:] == 0).all()
     assert len(table.squared) == 5
     assert len(table.momentum) == len(table.steps) == (5 if optimiser == "adam" else 1)
+    assert len(table.masses) == len(table.mass_squared) == (1 if optimiser == "adam" else 5)
     points[:] = 0
     assert copy_points(table, config)[:, -6:].tolist() == space.tolist(), "a copy"
 

@@ -86,7 +86,7 @@ def test_state_survives_the_disk_and_models_without_it_say_so(tmp_path: Path) ->
     again = load(tmp_path / "model")
     assert again.optimiser_state is not None
     assert model.optimiser_state is not None
-    assert set(again.optimiser_state) == {"items_squared", "histories_squared"}
+    assert set(again.optimiser_state) == {"items_squared", "items_mass_squared", "histories_squared"}
     np.testing.assert_array_equal(again.optimiser_state["items_squared"], model.optimiser_state["items_squared"])
     assert again.newest_time == model.newest_time
     first, second = (train(DATA, start=one, progress=False) for one in (model, again))

@@ -217,7 +217,7 @@ def test_a_resolved_config_is_a_config_in_which_nothing_is_open() -> None:
 
 def test_what_is_given_stays() -> None:
     given = TrainingConfig(
-        recency=1.0, targets="shared", scale=3.0, learning_rate=0.5, epochs=7, threads=1, score="inner"
+        recency=1.0, targets="shared", scale=3.0, learning_rate=0.5, epochs=7, threads=1, score="inner", masses="on"
     )
     decided = resolved(given)
     for field in fields(given):

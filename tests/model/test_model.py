@@ -421,13 +421,18 @@ def test_export_reads_back_with_another_library(tmp_path: Path) -> None:
     model = hand_made(interactions(strings=False), targets="separate")
     model.to_parquet(tmp_path / "points.parquet")
     table = pyarrow.parquet.read_table(tmp_path / "points.parquet")
-    assert table.column_names == ["id", "count", "point", "history_point"]
+    assert table.column_names == ["id", "count", "point", "history_point", "vector"]
     assert table["id"].to_pylist() == model.item_ids
     assert table["count"].to_pylist() == model.item_counts.tolist()
     assert table["point"].to_pylist() == model.item_points.tolist()
     assert table["history_point"].to_pylist() == model.history_points.tolist()
-    hand_made().to_parquet(tmp_path / "points.parquet")
-    assert pyarrow.parquet.read_table(tmp_path / "points.parquet").column_names == ["id", "count", "point"]
+    masses = np.linspace(-1, 1, len(model.items)).astype(np.float32)
+    heavy = hand_made().with_points(masses=masses)
+    heavy.to_parquet(tmp_path / "points.parquet")
+    table = pyarrow.parquet.read_table(tmp_path / "points.parquet")
+    assert table.column_names == ["id", "count", "point", "mass", "vector"]
+    assert table["mass"].to_pylist() == masses.tolist()
+    assert table["vector"].to_pylist() == heavy.item_vectors.tolist()
 
 
 def test_record_reads_back() -> None:

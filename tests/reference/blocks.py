@@ -15,7 +15,7 @@ from lorentzrec.geometry.sums import total_weight, weighted_sum
 from lorentzrec.learning.kernels.structures import COINCIDENT, RUN, SATURATED, Events, Loss, Settings, Table
 from tests.reference import euclidean, hyperboloid, losses, midpoint, sampling
 from tests.reference.losses import Geometry, LossName, ScoreKind
-from tests.reference.optimisers import Counters, row_step
+from tests.reference.optimisers import Counters, mass_step, row_step
 from tests.reference.sampling import draw_negatives, folds, key_for, permuted, unseen
 
 Rows = NDArray[np.int64]
@@ -157,6 +157,7 @@ class Block:
 
         self.of_items: defaultdict[int, FloatArray] = defaultdict(zeros, {row: zeros() for row in negatives})
         self.of_histories = self.of_items if histories is items else defaultdict(zeros)
+        self.of_masses: defaultdict[int, float] = defaultdict(float)
 
     def note_saturation(self, seen: Collection[int]) -> None:
         if set(self.negatives) <= set(seen):
@@ -170,7 +171,7 @@ class Block:
         settings = self.settings
         value, slopes = losses.loss(
             LOSS_NAMES[Loss(settings.loss)],
-            losses.score(self.geometry, self.kind, query, points),
+            losses.score(self.geometry, self.kind, query, points) + (self.items.masses[rows] if settings.masses else 0),
             scale=float(settings.scale),
             margin=float(settings.margin),
             weight=weight,
@@ -179,6 +180,8 @@ class Block:
         in_query, in_items = self._score_gradients(query, points)
         for row, gradient in zip(rows, slopes[:, None] * in_items, strict=True):
             self.of_items[row] += gradient
+        for row, slope in zip(rows, slopes.tolist(), strict=True):
+            self.of_masses[row] += slope
         return value, slopes @ in_query
 
     def _score_gradients(self, query: FloatArray, points: FloatArray) -> tuple[FloatArray, FloatArray]:
@@ -216,6 +219,9 @@ class Block:
         if self.histories is not self.items:
             for row, gradient in self.of_histories.items():
                 row_step(self.histories, row, gradient, self.settings, self.counters)
+        if self.settings.masses:
+            for row, slope in self.of_masses.items():
+                mass_step(self.items, row, slope, self.settings)
 
 
 def _history(events: Events, user: int) -> tuple[list[int], list[float]]:

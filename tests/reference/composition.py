@@ -11,7 +11,7 @@ from lorentzrec.geometry.sums import weighted_sum
 from lorentzrec.learning.kernels.structures import HISTORY, TARGET, Attributes, Settings, Table
 from tests.reference import euclidean, midpoint
 from tests.reference.blocks import Block
-from tests.reference.optimisers import Counters, row_step
+from tests.reference.optimisers import Counters, mass_step, row_step
 from tests.reference.sampling import GOLDEN, WORD, mix
 
 
@@ -89,3 +89,6 @@ class ComposedStep:
                         totals[part] += in_part
                 for row, gradient in totals.items():
                     row_step(self.vectors[side], row, gradient, self.settings, counters)
+            if self.settings.masses:
+                for row, slope in block.of_masses.items():
+                    mass_step(self.vectors[TARGET], row, slope, self.settings)

@@ -94,3 +94,13 @@ def adam(table: Table, row: int, tangent: FloatArray, length: float, settings: S
     unbiased = np.sqrt(table.squared[row] / (1 - ADAM_SQUARED_DECAY ** int(table.steps[row])))
     rate = settings.learning_rate / (1 - ADAM_DECAY ** int(table.steps[row])) / (unbiased + ADAM_EPSILON)
     return ADAM_DECAY * momentum + (1 - ADAM_DECAY) * tangent, float(rate)
+
+
+def mass_step(table: Table, row: int, gradient: float, settings: Settings) -> None:
+    """Move the mass of one row down a derivative, in place: m' = m - rate g, and with Adagrad G' = G + g^2 and
+    m' = m - rate g / sqrt(G')."""
+    step = float(settings.mass_rate) * gradient
+    if settings.optimiser == Optimiser.ADAGRAD and gradient != 0:
+        table.mass_squared[row] += gradient**2
+        step /= np.sqrt(table.mass_squared[row])
+    table.masses[row] -= step

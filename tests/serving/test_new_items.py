@@ -59,7 +59,7 @@ def test_a_new_item_is_placed_by_the_queries_of_its_customers(tmp_path: Path, ge
     queries = np.stack([ranker.query(np.array([3, 7]), np.array([2.0, 1.0])), ranker.query(np.array([5]))])
     space, surroundings = version.points.space, find_surroundings(version.points)
     middle, _ = midpoints(queries, np.zeros(2, np.int64), 1, space, np.array([4.0, 1.0]))
-    expected = move_to_distance(middle, *surroundings, space)
+    expected = move_to_distance(middle, surroundings.centre, surroundings.distance, space)
     (point,) = own_points(version, NewItem("boot", customers=("ann", "bob", "cyd")))
     assert point is not None
     assert point.item_points[0] == pytest.approx(expected[0], rel=1e-4)
@@ -71,13 +71,13 @@ def test_a_new_item_is_placed_by_the_queries_of_its_customers(tmp_path: Path, ge
     (older,) = own_points(version, NewItem("old", customers=("ann", "zoe")))
     assert older is not None
     query = ranker.query(np.array([3, 7, 9]), np.array([2.0, 1.0, 1.0])).astype(np.float32)
-    expected = move_to_distance(query[None], *surroundings, space)
+    expected = move_to_distance(query[None], surroundings.centre, surroundings.distance, space)
     assert older.item_points[0] == pytest.approx(expected[0], rel=1e-4)
 
 
 def test_similar_items_and_categories_place_a_new_item(tmp_path: Path) -> None:
     version = shop_version(tmp_path / "v", shop_model(targets="separate"))
-    ranker, (centre, usual) = version.points, find_surroundings(version.points)
+    ranker, (centre, usual, _) = version.points, find_surroundings(version.points)
     items = [
         like("copy", "i1"),
         like("boot", "i1", "i2", "unknown"),

@@ -99,3 +99,16 @@ def test_copies_far_out_are_merged_within_the_largest_radius() -> None:
     copy = {"rows": np.zeros(1, np.int32), "points": far, "squared": np.ones(1, np.float32)}
     merged = merge(before, [copy, copy, copy], hyperbolic=True)
     assert np.arcsinh(merged["points"][0, 1]) == pytest.approx(8, rel=1e-4)
+
+
+def test_masses_go_as_far_as_points() -> None:
+    """sqrt(n) times as far as their mean, and their sums rise by the mean of what workers added."""
+    before = {"squared": np.zeros(2, np.float32), "points": hyperboloid.lift(np.zeros((2, 2))).astype(np.float32)}
+    before |= {"masses": np.array([1, 2], np.float32), "mass_squared": np.array([3, 4], np.float32)}
+    copies = [
+        before | {"rows": np.arange(2, dtype=np.int32), "masses": np.array([1 + step, 2]), "mass_squared": sums}
+        for step, sums in ((0.3, np.array([3, 4])), (0.5, np.array([5, 4])))
+    ]
+    merged = merge(before, [{name: array[:1] for name, array in copy.items()} for copy in copies], hyperbolic=True)
+    np.testing.assert_allclose(merged["masses"], [1 + np.sqrt(2) * 0.4, 2], rtol=1e-6)
+    np.testing.assert_allclose(merged["mass_squared"], [4, 4])

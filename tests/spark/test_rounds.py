@@ -39,6 +39,9 @@ def learn(folder: Path, execute: Executor | None = None, config: TrainingConfig 
 
 def assert_same(ours: Model, theirs: Model) -> None:
     assert ours.item_points.tobytes() == theirs.item_points.tobytes()
+    assert (ours.masses is None) == (theirs.masses is None) == (ours.config.masses == "off")
+    if ours.masses is not None and theirs.masses is not None:
+        assert ours.masses.tobytes() == theirs.masses.tobytes()
     assert ours.history_points.tobytes() == theirs.history_points.tobytes()
     assert ours.metrics == theirs.metrics
     assert [epoch.validation for epoch in ours.record] == [epoch.validation for epoch in theirs.record]

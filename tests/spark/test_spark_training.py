@@ -61,6 +61,9 @@ def trained_by_two(cluster: Any, shop: Path, tmp_path_factory: pytest.TempPathFa
 
 def assert_same(ours: Model, theirs: Model) -> None:
     assert ours.item_points.tobytes() == theirs.item_points.tobytes()
+    assert ours.masses is not None
+    assert theirs.masses is not None
+    assert ours.masses.tobytes() == theirs.masses.tobytes()
     assert ours.history_points.tobytes() == theirs.history_points.tobytes()
     assert ours.metrics == theirs.metrics
 

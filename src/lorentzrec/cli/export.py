@@ -31,9 +31,9 @@ def export(
 ) -> None:
     """Write ids, counts and points of all items, or of all customers, to one file; or the card of the model.
 
-    On the hyperboloid, the items for the point u of a customer are in the order of the plain inner product of
-    (-u0, u1, ...) and their points, so any exact inner-product search works. It finds the items of lorentzrec recommend
-    if the model was trained with memory=none: what the memory adds to a score is in no point.
+    The items for a customer are in the order of the plain inner product of their vectors, the column `vector` of both
+    files, so any exact inner-product search works. It finds the items of lorentzrec recommend if the model was trained
+    with memory=none: what the memory adds to a score is in no vector. If items have masses, the order is nearly that.
 
     $ lorentzrec export model --out points.parquet
     $ lorentzrec export model --customers --out customers.parquet
@@ -51,6 +51,7 @@ def export(
     from lorentzrec.model.artifact import load
     from lorentzrec.model.card import write_card
     from lorentzrec.model.catalogue import with_attributes_as_items
+    from lorentzrec.model.queries import tabulate_items
 
     kinds = [suffix[1:] for suffix in (*FORMATS, ".npz")]
     if to is not None and to not in kinds:
@@ -72,9 +73,7 @@ def export(
         columns, notes = _customers(load(model))
     else:
         trained = with_attributes_as_items(load(model)) if attributes else load(model)
-        columns = {"id": trained.items.series, "count": trained.item_counts, "point": trained.item_points}
-        if trained.history_points is not trained.item_points:
-            columns["history_point"] = trained.history_points
+        columns = tabulate_items(trained)
     if out.suffix == ".npz":
         import numpy as np
 
@@ -105,5 +104,6 @@ def _customers(model: Model) -> tuple[dict[str, Any], list[str]]:
     informed = np.flatnonzero(counts)
     ids = users.series.gather(informed)
     columns = {"id": ids, "count": counts[informed], "point": model.query_points(users=ids.to_list())}
+    columns["vector"] = model.query_vectors(users=ids.to_list())
     idle = len(users) - len(informed)
     return columns, [f"{Count(idle):customer has|customers have} no training event: left out"] if idle else []

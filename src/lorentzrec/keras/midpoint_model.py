@@ -63,6 +63,7 @@ class MidpointModel(keras.Model):  # type: ignore[misc]
         """item_count: taken from the data of `fit` if not given."""
         super().__init__(**options)
         check_is_config(config)
+        self._may_have_masses = config is None or config.masses == "auto"
         self.training_config = config = with_one_block_per_step(config or TrainingConfig())
         self.item_count, self.k = item_count, k
         self.run: TrainingRun | None = None
@@ -140,6 +141,8 @@ class MidpointModel(keras.Model):  # type: ignore[misc]
         self.run = TrainingRun(data, self.training_config, validation, metric, validate_every, make_runner=make_runner)
         if self.origin is not None and self.origin.attributes is not None:
             self.run.note(NoteKind.ATTRIBUTES_LEFT_OUT)
+        if self._may_have_masses and self.run.config.learns_masses_by_default:
+            self.run.note(NoteKind.MASSES_LEFT_OUT, dimension=self.run.config.dimension)
         return self.run
 
     def write_tables(self) -> None:
@@ -338,6 +341,8 @@ class MidpointModel(keras.Model):  # type: ignore[misc]
     @classmethod
     def from_model(cls, model: Model, **options: Any) -> MidpointModel:
         """The points of a trained model, ready to be exported or trained further."""
+        if model.masses is not None:
+            raise ConfigError("the model has masses, which Keras does not know: train it with masses=off")
         made = cls(model.config, item_count=len(model.items), **options)
         made.set_points(*(points[:, 1:] for points in (model.item_points, model.history_points)[: len(made.tables)]))
         made.origin = model
@@ -381,14 +386,19 @@ def weights_outside_folds(batch: dict[str, Tensor]) -> Tensor:
 def with_one_block_per_step(config: TrainingConfig) -> TrainingConfig:
     """The config with one block per step, the only default that differs from the local engine's. An error names the
     settings that Keras does not support."""
-    unsupported: dict[str, object] = {"geometry": "euclidean", "model": "symmetric", "optimiser": "adam"}
+    unsupported: dict[str, object] = {
+        "geometry": "euclidean",
+        "model": "symmetric",
+        "optimiser": "adam",
+        "masses": "on",
+    }
     if not isinstance(config, ResolvedConfig):  # a resolved config has threads and blocks of the data's choice
         if config.threads is not None:
             unsupported["threads"] = config.threads
         if config.blocks_per_step not in (None, 1):
             unsupported["blocks_per_step"] = config.blocks_per_step
     check_supported("keras", config, unsupported)
-    return replace(config, blocks_per_step=1)
+    return replace(config, blocks_per_step=1, masses="off")
 
 
 def make_loss(config: ResolvedConfig) -> RankingLoss:

@@ -155,7 +155,7 @@ class EpochRunner(Runner):
             self.attributes = convert_attributes(attributes, data.item_counts > 0 if known is None else known, config)
             of_items = allocate_composed(item_count, config.dimension)
             self.composed = of_items if shared else allocate_composed(item_count, config.dimension), of_items
-            self.read = wrap_composed(self.composed[0]), wrap_composed(of_items)
+            self.read = wrap_composed(self.composed[0], histories), wrap_composed(of_items, items)
             self.lookups = [allocate_lookups(attributes, shared=shared) for _ in range(threads)]
 
     def prepare(self, announce: Callable[[str], None]) -> None:

@@ -173,7 +173,8 @@ class TrainingRun:
         if self.attributes is not None:
             frequency = np.append(frequency, self.attributes.sum_counts(frequency))
             count += len(self.attributes.values)
-        self.item_table = self.history_table = make_table(initial_space(count, config, frequency, random), config)
+        space = initial_space(count, config, frequency, random)
+        self.item_table = self.history_table = make_table(space, config)
         if config.model == "symmetric":
             self.history_table = make_table(initial_space(len(self.data.users), config, None, random), config)
         elif config.targets == "separate":
@@ -246,9 +247,10 @@ class TrainingRun:
 
     def _points(self) -> dict[str, NDArray[np.float32]]:
         points = {side: copy_points(table, self.config) for side, table in self._tables().items()}
-        if self.attributes is None:
-            return points
         count = len(self.data.items)
+        masses = {"masses": self.item_table.masses[:count].copy()} if self.config.massive else {}
+        if self.attributes is None:
+            return points | masses
         for side, vectors in list(points.items()):
             points[f"{side}_attributes"] = vectors[count:]
             points[side] = compose(
@@ -259,7 +261,7 @@ class TrainingRun:
                 weight=self.config.attribute_weight,
                 hyperbolic=self.config.hyperbolic,
             )
-        return points
+        return points | masses
 
     def _model(self, points: dict[str, NDArray[np.float32]]) -> Model:
         symmetric = self.config.model == "symmetric"
@@ -278,6 +280,7 @@ class TrainingRun:
                 self.training_data.item_counts,
                 self.config.space,
                 attributes=attributes,
+                masses=points.get("masses"),
             ),
             users=self.data.users,
             user_points=points["histories"] if symmetric else None,

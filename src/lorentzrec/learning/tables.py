@@ -35,6 +35,9 @@ BLOCK_ROWS = 256
 """Positives that share one set of negatives and are learned from at once (a longer history is a block of its own)."""
 FOLDED_BLOCK_ROWS = 512
 """The same where several positives share a query: as good, and faster, since a block steps once for each negative."""
+MASS_RATE = 0.3
+"""Learning rate of masses, relative to that of points. More of it is better where items have few events, and worse
+where they have many."""
 assert BLOCK_ROWS % RUN == 0, "the symmetric model fills a block with whole runs"
 
 
@@ -44,8 +47,8 @@ def padded(dimension: int) -> int:
     return -(-(dimension + 1) // 8) * 8
 
 
-def make_table(space: NDArray[np.float32], config: TrainingConfig) -> Table:
-    """A table with these space coordinates and a new optimiser state."""
+def make_table(space: NDArray[np.float32], config: ResolvedConfig) -> Table:
+    """A table with these space coordinates, masses of 0, and a new optimiser state."""
     count, dimension = space.shape
     points = _aligned(count, padded(dimension))
     points[:, 1 : dimension + 1] = space
@@ -57,6 +60,8 @@ def make_table(space: NDArray[np.float32], config: TrainingConfig) -> Table:
         squared=np.zeros(count, np.float32),  # unused by RSGD, but the kernels read it
         momentum=_aligned(count if momentum else 1, points.shape[1]),
         steps=np.zeros(count if momentum else 1, np.int32),
+        masses=np.zeros(count if config.massive else 1, np.float32),  # unused unless rows are recommended
+        mass_squared=np.zeros(count if config.massive else 1, np.float32),
     )
 
 
@@ -95,9 +100,9 @@ def allocate_composed(count: int, dimension: int) -> Composed:
     )
 
 
-def wrap_composed(composed: Composed) -> Table:
-    """Composed points as blocks read them; steps move vectors, so there is no state of an optimiser."""
-    return Table(composed.points, np.zeros(1, np.float32), np.zeros((1, 1), np.float32), np.zeros(1, np.int32))
+def wrap_composed(composed: Composed, vectors: Table) -> Table:
+    """Composed points as blocks read them, with the masses of the table of vectors, which is what steps move."""
+    return vectors._replace(points=composed.points)
 
 
 def convert_events(data: Interactions, model: str, *, orders: bool = False) -> Events:
@@ -137,6 +142,8 @@ def convert_settings(config: ResolvedConfig, learning_rate: float) -> Settings:
         folded=config.history == "folds",
         folds=config.folds,
         negative_count=config.negative_count,
+        masses=config.massive,
+        mass_rate=np.float32(learning_rate * MASS_RATE),
     )
 
 
@@ -174,6 +181,8 @@ def allocate_workspace(
         negatives=Negatives(
             points=_aligned(negatives, width),
             gradients=_aligned(negatives, width),
+            masses=np.zeros(negatives, np.float32),
+            mass_gradients=np.zeros(negatives, np.float32),
             sizes=np.empty(negatives, np.float32),
             rows=np.empty(negatives, np.int32),
             positions=np.empty(positions, np.int32),
@@ -206,6 +215,7 @@ def allocate_step(config: ResolvedConfig, rows: int, item_count: int, extra_slot
     width = padded(config.dimension)
     return Step(
         gradients=_aligned(blocks * slots, width).reshape(blocks, slots, width),
+        mass_gradients=np.zeros((blocks, slots if config.massive else 1), np.float32),
         rows=np.empty((blocks, slots), np.int32),
         sides=np.empty((blocks, slots), np.int32),
         used=np.zeros(blocks, np.int64),

@@ -27,7 +27,7 @@ from lorentzrec.points.placement import CustomerEvents, find_surroundings, midpo
 
 EPOCHS = 2
 """Of a run that starts from a model, unless its config has a number."""
-_FIXED = ("geometry", "model", "dimension", "targets")
+_FIXED = ("geometry", "model", "dimension", "targets", "masses")
 """Hyper-parameters that decide what points mean."""
 _OF_THE_RUN = ("epochs", "learning_rate", "learning_rate_decay", "blocks_per_step", "threads", "deterministic")
 """Hyper-parameters that a run does not take over from the model it starts from."""
@@ -41,6 +41,8 @@ def continued_config(
     own = start.config
     base = own.to_dict() | dict.fromkeys(_OF_THE_RUN) | {"warmup_epochs": 0, "validation": 0.0}
     given = {} if config is None else {name: value for name, value in config.to_dict().items() if value is not None}
+    if given.get("masses") == "auto":
+        del given["masses"]
     for name in _FIXED:
         if given.get(name, base[name]) != base[name]:
             raise ConfigError(
@@ -85,6 +87,8 @@ def start_from(
     known_points = replace(model.points.take(kept), space=config.space)
     users = None if model.users is None or model.user_points is None else model.users.rows(data.users.series)
     points = {"items": known_points.item_points}
+    if config.massive and known_points.masses is not None:
+        items.masses[:count] = known_points.masses
     if known_points.separate:
         points["histories"] = known_points.history_points
     rows = np.arange(count)
@@ -109,6 +113,8 @@ def start_from(
         )
         new_points = {"items": found.item_points, "histories": found.history_points}
         rows = np.append(rows, count + np.flatnonzero(placed))
+        if config.massive and found.masses is not None:
+            items.masses[count : len(data.items)] = found.masses
         points = {side: np.concatenate([of_known, new_points[side][placed]]) for side, of_known in points.items()}
         yield Note(NoteKind.ITEMS_PLACED, {"items": int(placed.sum()), "others": int((~placed).sum())})
     tables = {"items": items, "histories": histories}
@@ -156,6 +162,9 @@ def _copy_state(
             values = model.optimiser_state.get(f"{side}_{name}")
             if values is not None:
                 getattr(table, name)[table_rows] = values[rows]
+        sums = model.optimiser_state.get(f"{side}_mass_squared")
+        if config.massive and sums is not None:
+            table.mass_squared[table_rows] = sums[rows]
 
 
 def _write_composed(
@@ -207,4 +216,6 @@ def copy_optimiser_state(
         state[f"{side}_{name}"] = values[:composed_items].copy()
         if composed_items is not None:
             state[f"{side}_attributes_{name}"] = values[composed_items:].copy()
+    if config.massive and config.optimiser == "adagrad":
+        state["items_mass_squared"] = tables["items"].mass_squared[:composed_items].copy()
     return state if any(values.any() for values in state.values()) else None

@@ -81,7 +81,9 @@ def add_items(model: Model, events: Interactions | None, attributes: Any = None)
         notes.append(
             Note(NoteKind.ITEMS_NOT_PLACED, {"items": len(placed) - new, "events": len(histories) - len(kept)})
         )
-    points = np.concatenate([model.item_points, found.item_points[placed]])
+    points, masses = np.concatenate([model.item_points, found.item_points[placed]]), model.masses
+    if masses is not None and found.masses is not None:
+        masses = np.concatenate([masses, found.masses[placed]])
     if user_points is not None and with_point is not None:
         new_users = place_users(points, kept, ~with_point, model.points.space)
         user_points = np.concatenate([user_points, new_users])
@@ -117,6 +119,7 @@ def add_items(model: Model, events: Interactions | None, attributes: Any = None)
             item_points=points,
             history_points=np.concatenate([model.history_points, found.history_points[placed]]) if separate else points,
             item_counts=counts,
+            masses=masses,
             memory=memory,
             attributes=attribute_points,
             repeats=None if model.repeats is None else model.repeats.extend(known + new),
@@ -194,7 +197,11 @@ def place_users(
 def _with_new_rows(model: Model, new: int, users: int) -> dict[str, NDArray[Any]]:
     """The state of the optimiser with zeros for new items, and in a symmetric model for new customers."""
     assert model.optimiser_state is not None
-    more = {"items": new, "histories": new if model.user_points is None else users - len(model.user_points)}
+    more = {
+        "items": new,
+        "items_mass": new,
+        "histories": new if model.user_points is None else users - len(model.user_points),
+    }
     return {
         name: np.pad(values, (0, more.get(name.rpartition("_")[0], 0)))
         for name, values in model.optimiser_state.items()

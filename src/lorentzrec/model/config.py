@@ -35,6 +35,7 @@ Score: TypeAlias = Literal["inner", "distance"]
 Targets: TypeAlias = Literal["shared", "separate"]
 History: TypeAlias = Literal["causal", "orders", "folds"]
 MemoryChoice: TypeAlias = Literal["auto", "none"]
+MassChoice: TypeAlias = Literal["auto", "on", "off"]
 NotNegative: TypeAlias = Annotated[float, Range(0)]
 Positive: TypeAlias = Annotated[float, Range(above=0)]
 Epochs: TypeAlias = Annotated[int, Range(0)]
@@ -159,6 +160,12 @@ class TrainingConfig:
 
     Change it to fewer to save space, to more if histories have no order and are long.
     """
+    masses: MassChoice = "auto"
+    """`on`: every item learns a number, its mass, that is added to all of its scores. `off`: its point alone says how
+    popular it is. `auto`: on up to 32 dimensions with the optimiser adagrad, where points have little room.
+
+    Change it to `off` for a pure comparison of geometries, to `on` to try masses in more dimensions.
+    """
     attribute_weight: Positive = 4.0
     """Weight of all attributes of an item together in its point; its own vector has weight 1. Used with attributes.
 
@@ -266,6 +273,8 @@ class TrainingConfig:
                 "targets=separate with model=symmetric: customers have points of their own there, leave targets out"
             )
 
+        if self.masses == "on" and self.optimiser == "adam":
+            raise ConfigError("masses=on with optimiser=adam: masses have steps of adagrad or rsgd, set one of them")
         if self.model == "symmetric" and self.memory == "auto":
             raise ConfigError("memory=auto with model=symmetric: only asymmetric models have a memory, leave it out")
 
@@ -314,6 +323,11 @@ class TrainingConfig:
     @property
     def hyperbolic(self) -> bool:
         return self.geometry == "hyperboloid"
+
+    @property
+    def learns_masses_by_default(self) -> bool:
+        """What `masses=auto` means."""
+        return self.optimiser == "adagrad" and self.dimension <= LOW_DIMENSION
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -394,7 +408,10 @@ class TrainingConfig:
             "threads": available_cores(),
             "deterministic": not triplets,
         }
-        return ResolvedConfig(**choices | {name: value for name, value in self.to_dict().items() if value is not None})
+        chosen = {name: value for name, value in self.to_dict().items() if value is not None}
+        if self.masses == "auto":
+            chosen["masses"] = "on" if self.learns_masses_by_default else "off"
+        return ResolvedConfig(**choices | chosen)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -410,6 +427,7 @@ class ResolvedConfig(TrainingConfig):
     scale: Positive
     memory: MemoryChoice
     memory_neighbours: PositiveInt
+    masses: Literal["on", "off"]
     initial_width: Positive
     targets: Targets
     history: History
@@ -421,6 +439,11 @@ class ResolvedConfig(TrainingConfig):
     def with_recency(self, recency: float) -> ResolvedConfig:
         """A copy with another recency."""
         return ResolvedConfig(**self.to_dict() | {"recency": recency})
+
+    @property
+    def massive(self) -> bool:
+        """Whether items have masses."""
+        return self.masses == "on"
 
     @property
     def space(self) -> Space:

@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 from lorentzrec.base.atomic import atomic_file
 from lorentzrec.base.counting import Count
 from lorentzrec.base.html import html_table
-from lorentzrec.data.arrays import make_offsets
 from lorentzrec.data.attributes import ItemAttributes
 from lorentzrec.data.category_tree import CategoryTree
 from lorentzrec.data.interactions import Interactions
@@ -35,14 +34,16 @@ from lorentzrec.model.item_table import (
 from lorentzrec.model.notes import Note
 from lorentzrec.model.queries import (
     check_count,
+    collect_customers,
+    find_query_points,
+    find_similar_users,
     join_orders,
     known_rows,
     plain_list,
     queries_of_histories,
     queries_of_users,
-    query_points_of_histories,
-    query_points_of_users,
     require_rows,
+    tabulate_items,
 )
 from lorentzrec.model.reality_check import RealityCheck
 from lorentzrec.model.recommendations import RecommendationBatch, Recommendations
@@ -63,6 +64,7 @@ from lorentzrec.points.scoring import Scorer
 from lorentzrec.points.similar import SimilarItems, find_similar
 from lorentzrec.points.similarity import Similarity
 from lorentzrec.points.trend import Trend
+from lorentzrec.points.vectors import item_vectors, query_vectors
 
 QUERIES_PER_BLOCK = 4096
 """Queries that `recommend_many` holds as points at one time."""
@@ -126,6 +128,7 @@ class Model:
             object.__setattr__(self, "user_points", read_only("user_points", self.user_points, np.float32, shape))
         rows = {
             "items": len(self.items),
+            "items_mass": len(self.items),
             "histories": len(self.items if self.user_points is None else self.user_points),
         }
         if self.attributes is not None:
@@ -164,6 +167,11 @@ class Model:
     def trend(self) -> Trend | None:
         """See `Points.trend`."""
         return self.points.trend
+
+    @property
+    def masses(self) -> NDArray[np.float32] | None:
+        """See `Points.masses`."""
+        return self.points.masses
 
     @property
     def similarity(self) -> Similarity | None:
@@ -209,6 +217,8 @@ class Model:
         """32 hexadecimal digits that identify the points and the training data of this model."""
         digest = hashlib.blake2b(self.data_digest.encode(), digest_size=16)
         digest.update(np.ascontiguousarray(self.item_points).data)
+        if self.masses is not None:
+            digest.update(np.ascontiguousarray(self.masses).data)
         return digest.hexdigest()
 
     @property
@@ -471,15 +481,7 @@ class Model:
         allow: an allow-list; no other customers are found.
         """
         check_count(k)
-        point = query_points_of_users(self, [user])[0]
-        assert self.users is not None
-        owners, scorer = self._customers
-        allowed = None
-        if allow is not None:
-            wanted = np.unique(known_rows(self.users, allow, "user"))
-            allowed = np.flatnonzero(np.isin(owners, wanted))
-        rows, scores = scorer.top(point, k, allowed=allowed)
-        return Recommendations(self.users.ids(owners[rows]), scores)
+        return find_similar_users(self, *self._customers, user, k, allow)
 
     def query_points(
         self,
@@ -491,17 +493,32 @@ class Model:
         """The points that `recommend_many` ranks items by, for faiss, a vector database or another tool; a row each.
 
         On the hyperboloid, the items for a point u are in the order of the plain inner product of (-u0, u1, ...) and
-        `item_points`. That is the order of `recommend` if the model was trained with `memory="none"`: what the memory
-        adds to a score depends on the history and is in no point.
+        `item_points`, if items have no masses; `query_vectors` needs no such case.
 
         A user without training events, and a history without known items, have no point and are errors. Unknown items
         of other histories are left out.
         """
-        if users is not None and histories is None and weights is None:
-            return query_points_of_users(self, plain_list(users, "users")).astype(np.float32)
-        if users is None and histories is not None:
-            return query_points_of_histories(self, histories, weights).astype(np.float32)
-        raise InputError("give either histories, with weights if you like, or users")
+        return find_query_points(self, users, histories, weights).astype(np.float32)
+
+    def query_vectors(
+        self,
+        *,
+        users: Iterable[Id] | None = None,
+        histories: Iterable[Iterable[Id]] | None = None,
+        weights: Iterable[Iterable[float]] | None = None,
+    ) -> NDArray[np.float32]:
+        """Vectors whose plain inner product with `item_vectors` is in the order of `recommend`, for faiss, a vector
+        database or another tool; a row for each of the users or histories, as in `query_points`.
+
+        With masses and distances it is nearly that order, and `score` puts candidates in the exact one. What a memory
+        adds to scores depends on the history and is in no vector.
+        """
+        return query_vectors(self.points, find_query_points(self, users, histories, weights))
+
+    @cached_property
+    def item_vectors(self) -> NDArray[np.float32]:
+        """A vector per item, for `query_vectors`; the same as `item_points` on the hyperboloid, without masses."""
+        return item_vectors(self.points)
 
     def score_histories(self, histories: Interactions, user_rows: NDArray[np.int64]) -> NDArray[np.float32]:
         """For some user rows of `histories`, numbers in the order of the scores of all items: what evaluation ranks by;
@@ -574,18 +591,15 @@ class Model:
         return load(path)
 
     def to_parquet(self, path: str | Path) -> None:
-        """Write `id`, `count` and `point` (a list of float32) of all items, for a vector database or a notebook.
+        """Write `id`, `count`, `point` and `vector` (lists of float32) of all items, for a vector database.
 
-        On the hyperboloid, the items for a query point u are in the order of the plain inner product of (-u0, u1, ...)
-        and `point`. With separate targets there is also `history_point`.
+        The items for a row of `query_vectors` are in the order of its plain inner product with `vector`. With separate
+        targets there is also `history_point`, and with masses `mass`.
         """
         import polars as pl
 
-        columns = {"id": self.items.series, "count": self.item_counts, "point": self.item_points}
-        if self.history_points is not self.item_points:
-            columns["history_point"] = self.history_points
         with atomic_file(path) as partial:
-            pl.DataFrame(columns).write_parquet(partial)
+            pl.DataFrame(tabulate_items(self)).write_parquet(partial)
 
     @cached_property
     def _similar(self) -> SimilarItems:
@@ -619,19 +633,7 @@ class Model:
     @cached_property
     def _customers(self) -> tuple[NDArray[np.int64], Scorer]:
         """The rows of the customers that have a point, and what ranks these points."""
-        if self.user_points is not None:
-            owners, points = np.arange(len(self.user_points)), self.user_points
-            if self.histories is not None:
-                owners = np.flatnonzero(self.histories.lengths)
-                points = points[owners]
-        else:
-            assert self.histories is not None
-            owners = np.flatnonzero(self.histories.lengths)
-            offsets = make_offsets(self.histories.lengths[owners])
-            events = self.histories.item_rows, offsets, self.histories.weights, self.histories.order_ages
-            queries = self.points.queries(*events)
-            points = queries.astype(np.float32)
-        return owners, Scorer(points, self.points.space).nearest
+        return collect_customers(self)
 
     def _columns(self, item_table: Any) -> ItemColumns:
         """What filters are about."""

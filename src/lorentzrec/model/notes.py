@@ -62,6 +62,7 @@ class NoteKind(StrEnum):
     PRUNED = "pruned"
     ATTRIBUTES = "attributes"
     ATTRIBUTES_LEFT_OUT = "attributes_left_out"
+    MASSES_LEFT_OUT = "masses_left_out"
     OTHER_ITEMS = "other_items"
     KNOWN_ITEMS = "known_items"
     ALIKE_IN_MEMORY = "alike_in_memory"
@@ -142,6 +143,8 @@ _TEXTS = {
     NoteKind.UPDATED: "trained on {new:new event|new events} and {old:earlier event|earlier events}",
     NoteKind.ATTRIBUTES: "{items:item has|items have} attributes, {attributes:,} in all",
     NoteKind.ATTRIBUTES_LEFT_OUT: "the start model has attributes, which Keras does not train: this model has none",
+    NoteKind.MASSES_LEFT_OUT: "items have no masses, which Keras does not learn: the local engine does, with "
+    "{dimension} dimensions",
     NoteKind.OTHER_ITEMS: "{items:item has|items have} attributes and are not in the data: not used",
     NoteKind.KNOWN_ITEMS: "{items:item is|items are} known to the model, so their attributes are not used",
     NoteKind.ALIKE_IN_MEMORY: "the memory has the {items:added item|added items} next to known items with similar "

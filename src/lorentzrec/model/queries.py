@@ -9,15 +9,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from lorentzrec.data.arrays import make_offsets
 from lorentzrec.data.times import convert_to_seconds
 from lorentzrec.data.vocabulary import UNKNOWN, Id, Vocabulary
 from lorentzrec.errors import InputError
 from lorentzrec.geometry import FloatArray
+from lorentzrec.model.recommendations import Recommendations
 from lorentzrec.points.dislikes import settle
 from lorentzrec.points.fallbacks import Cause
 from lorentzrec.points.points import History, count_order_ages, read_history
 from lorentzrec.points.recommending import RowQuery
-from lorentzrec.points.scoring import NO_ROWS
+from lorentzrec.points.scoring import NO_ROWS, Scorer
 
 if TYPE_CHECKING:
     from lorentzrec.model.model import Model
@@ -206,3 +208,57 @@ def _checked_times(times: Iterable[Any], rows: NDArray[np.int64]) -> NDArray[np.
     if (np.diff(seconds) < 0).any():
         raise InputError("the times of a history fall: give its events oldest first")
     return seconds
+
+
+def find_query_points(
+    model: Model,
+    users: Iterable[Id] | None,
+    histories: Iterable[Iterable[Id]] | None,
+    weights: Iterable[Iterable[float]] | None,
+) -> FloatArray:
+    """The points of users, or of histories with weights if there are any."""
+    if users is not None and histories is None and weights is None:
+        return query_points_of_users(model, plain_list(users, "users"))
+    if users is None and histories is not None:
+        return query_points_of_histories(model, histories, weights)
+    raise InputError("give either histories, with weights if you like, or users")
+
+
+def collect_customers(model: Model) -> tuple[NDArray[np.int64], Scorer]:
+    """The rows of the customers that have a point, and what ranks these points."""
+    if model.user_points is not None:
+        owners, points = np.arange(len(model.user_points)), model.user_points
+        if model.histories is not None:
+            owners = np.flatnonzero(model.histories.lengths)
+            points = points[owners]
+    else:
+        assert model.histories is not None
+        owners = np.flatnonzero(model.histories.lengths)
+        offsets = make_offsets(model.histories.lengths[owners])
+        events = model.histories.item_rows, offsets, model.histories.weights, model.histories.order_ages
+        points = model.points.queries(*events).astype(np.float32)
+    return owners, Scorer(points, model.points.space).nearest
+
+
+def find_similar_users(
+    model: Model, owners: NDArray[np.int64], scorer: Scorer, user: Id, k: int, allow: Iterable[Id] | None
+) -> Recommendations:
+    """The customers nearest to `user`; `owners` and `scorer` are those of `collect_customers`."""
+    point = query_points_of_users(model, [user])[0]
+    assert model.users is not None
+    allowed = None
+    if allow is not None:
+        wanted = np.unique(known_rows(model.users, allow, "user"))
+        allowed = np.flatnonzero(np.isin(owners, wanted))
+    rows, scores = scorer.top(point, k, allowed=allowed)
+    return Recommendations(model.users.ids(owners[rows]), scores)
+
+
+def tabulate_items(model: Model) -> dict[str, Any]:
+    """What `Model.to_parquet` and `lorentzrec export` write of items, by column."""
+    columns = {"id": model.items.series, "count": model.item_counts, "point": model.item_points}
+    if model.history_points is not model.item_points:
+        columns["history_point"] = model.history_points
+    if model.masses is not None:
+        columns["mass"] = model.masses
+    return columns | {"vector": model.item_vectors}

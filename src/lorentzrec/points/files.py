@@ -4,6 +4,7 @@ points.safetensors      item_points; history_points if separate; item_counts
 memory.safetensors      offsets, columns and values of the memory, if there is one
 repeats.safetensors     rates of items, if what customers bought before is recommended again
 trend.safetensors       customers of items in the last days and expected ones, if the events have a clock
+masses.safetensors      a number per item, if the model learned any
 similarity.safetensors  offsets, columns and values of similar items, unless points alone find them
 complements.safetensors offsets, columns, values and counts of what was bought together, if there are orders
 attributes.safetensors  points of the attributes; history_points if separate; offsets and rows of those that each item
@@ -87,6 +88,17 @@ def _join_trend(arrays: Arrays, described: Mapping[str, Any]) -> Trend:
     return Trend(arrays["recent"], arrays["expected"], *(described[name] for name in ("weight", "days", "until")))
 
 
+def _split_masses(masses: NDArray[np.float32]) -> tuple[Arrays, dict[str, Any]]:
+    return {"masses": masses}, {}
+
+
+def _join_masses(arrays: Arrays, described: Mapping[str, Any]) -> NDArray[np.float32]:
+    masses: NDArray[np.float32] = arrays["masses"]
+    if masses.dtype != np.float32 or masses.ndim != 1 or not np.isfinite(masses).all():
+        raise InputError("the masses of items are not finite numbers")
+    return masses
+
+
 def _split_similarity(similarity: Similarity) -> tuple[Arrays, dict[str, Any]]:
     arrays: Arrays = {"offsets": similarity.offsets, "columns": similarity.columns, "values": similarity.values}
     return arrays, {"neighbours": len(similarity.columns)}
@@ -140,6 +152,7 @@ COMPONENTS: dict[str, Component] = {
         {"weight": float, "half_life": (float, None), "order_decay": float}, _split_repeats, _join_repeats
     ),
     "trend": Component({"weight": float, "days": float, "until": float}, _split_trend, _join_trend),
+    "masses": Component({}, _split_masses, _join_masses),
     "similarity": Component({"neighbours": int}, _split_similarity, _join_similarity),
     "complements": Component({"pairs": int, "point_weight": float}, _split_complements, _join_complements),
     "attributes": Component(

@@ -10,6 +10,10 @@ is known: the midpoint of its items, at the distance of the median item.
 
 An item is placed between all of these points, at the mean of their distances from the centre, for the same reason. Its
 events weigh as many as there are, each similar item and the category 1, and all attributes `EVENTS_OF_ATTRIBUTES`.
+
+Its mass, if items have masses, is the mean of those that its evidence suggests, with the same weights: of a similar
+item its own, of a category the median of its items, and of events and attributes that of the median item. Numbers of
+events say nothing here: an item that is new has few of them.
 """
 
 from __future__ import annotations
@@ -36,10 +40,11 @@ SAMPLED_ITEMS = 20_000
 
 
 class Surroundings(NamedTuple):
-    """The centre of all queries, and the distance of the median item from it."""
+    """The centre of all queries, and the median item: its distance from the centre, and its mass."""
 
     centre: FloatArray
     distance: float
+    mass: float = 0.0
 
 
 class CustomerEvents(NamedTuple):
@@ -69,7 +74,8 @@ def find_surroundings(points: Points, user_points: NDArray[np.float32] | None = 
     total = np.einsum("i,ij->j", weights, sources, dtype=np.float64, casting="same_kind")
     centre = points.space.midpoints_from_sums(total, weights.sum())
     sampled = np.linspace(0, len(points) - 1, min(len(points), SAMPLED_ITEMS)).astype(np.int64)
-    return Surroundings(centre, float(np.median(points.space.distance(centre, points.precise_items(sampled)))))
+    distance = float(np.median(points.space.distance(centre, points.precise_items(sampled))))
+    return Surroundings(centre, distance, 0.0 if points.masses is None else float(np.median(points.masses)))
 
 
 def place_new_items(
@@ -82,7 +88,7 @@ def place_new_items(
     attributes: Groups | ItemAttributes | None = None,
     categories: tuple[Integers, NDArray[np.integer[Any]]] | None = None,
 ) -> tuple[Points, Booleans]:
-    """Points of `count` new items, with the numbers of their events, and which of them are placed.
+    """Points and masses of `count` new items, with the numbers of their events, and which of them are placed.
 
     An item about which nothing helpful is known is not placed. Its point is the origin.
 
@@ -92,18 +98,21 @@ def place_new_items(
     categories: the category of each new item, `UNKNOWN` if it has none, and that of each known item.
     """
     space = points.space
+    masses = None if points.masses is None else np.full(count, surroundings.mass, np.float32)
     events = np.bincount(histories.item_rows[histories.item_rows >= len(points)] - len(points), minlength=count)
     item_points, history_points, placed = _place_by_events(points, count, histories, surroundings)
     if like is not None or attributes is not None or categories is not None:
         by_events = np.flatnonzero(placed)
-        parts = [_Part(by_events, item_points[by_events], history_points[by_events], events[by_events])]
+        usual = surroundings.mass
+        parts = [_Part(by_events, item_points[by_events], history_points[by_events], events[by_events], usual)]
         known = np.zeros(count, bool)
         if like is not None:
             ones = np.ones(len(like.rows))
-            parts.append(_Part(like.owners, points.item_points[like.rows], points.history_points[like.rows], ones))
+            own = usual if points.masses is None else points.masses[like.rows]
+            parts.append(_Part(like.owners, points.item_points[like.rows], points.history_points[like.rows], ones, own))
             known |= like.counts > 0
         if attributes is not None:
-            parts.append(_compose_attributes(points, attributes))
+            parts.append(_compose_attributes(points, attributes, usual))
             known |= attributes.counts > 0
         if categories is not None:
             parts.append(_find_categories(points, np.where(known, UNKNOWN, categories[0]), categories[1], surroundings))
@@ -114,11 +123,15 @@ def place_new_items(
         distances = np.bincount(owners, weights * space.distance(surroundings.centre, between), count)
         mean = distances[placed] / np.bincount(owners, weights, count)[placed]
         item_points[placed] = move_to_distance(item_points[placed], surroundings.centre, mean, space)
+        if masses is not None:
+            suggested = np.concatenate([np.broadcast_to(part.masses, len(part.items)) for part in parts])
+            mean = np.bincount(owners, weights * suggested, count)[placed] / np.bincount(owners, weights, count)[placed]
+            masses[placed] = mean
         history_points = item_points
         if points.separate:
             between = space.precise(np.concatenate([part.history_points for part in parts]))
             history_points = midpoints(between, owners, count, space, weights)[0]
-    return Points(item_points, history_points, events, space), placed
+    return Points(item_points, history_points, events, space, masses=masses), placed
 
 
 class _Part(NamedTuple):
@@ -128,6 +141,8 @@ class _Part(NamedTuple):
     item_points: NDArray[np.float32]
     history_points: NDArray[np.float32]
     weights: NDArray[Any]
+    masses: NDArray[Any] | float
+    """One for each, or one for all."""
 
 
 def _place_by_events(
@@ -167,7 +182,7 @@ def _place_by_events(
     queries[from_items] = points.queries(past[used], make_offsets(lengths), used_weights, ages)
     event_weights = None if weights is None else weights[events[eligible]]
     item_points, placed = midpoints(queries[eligible], new_items[eligible], count, space, event_weights)
-    item_points[placed] = move_to_distance(item_points[placed], *surroundings, space)
+    item_points[placed] = move_to_distance(item_points[placed], surroundings.centre, surroundings.distance, space)
     if not points.separate:
         return item_points, item_points, placed
     followers, lengths = _spans(after, np.minimum(ends, after + reach))
@@ -199,7 +214,7 @@ def _spans(starts: Integers, stops: Integers) -> tuple[Integers, Integers]:
     return gather_groups(offsets, np.arange(0, len(offsets), 2))[1], stops - starts
 
 
-def _compose_attributes(points: Points, described: Groups | ItemAttributes) -> _Part:
+def _compose_attributes(points: Points, described: Groups | ItemAttributes, mass: float) -> _Part:
     """The midpoints of the attributes of the new items that have any."""
     attributes, space = points.attributes, points.space
     assert attributes is not None
@@ -211,7 +226,7 @@ def _compose_attributes(points: Points, described: Groups | ItemAttributes) -> _
         compose(own, ~with_any, described, vectors, weight=weight, hyperbolic=hyperbolic)[items]
         for vectors in (attributes.points, attributes.history_points)
     )
-    return _Part(items, item_points, history_points, np.full(len(items), EVENTS_OF_ATTRIBUTES))
+    return _Part(items, item_points, history_points, np.full(len(items), EVENTS_OF_ATTRIBUTES), mass)
 
 
 def _find_categories(
@@ -224,8 +239,11 @@ def _find_categories(
     width = points.item_points.shape[1]
     middles = np.array([space.midpoint(points.precise_items(some)) for some in rows]).reshape(-1, width)
     histories = np.array([space.midpoint(points.precise_histories(some)) for some in rows]).reshape(-1, width)
-    moved = move_to_distance(middles, *surroundings, space)
-    return _Part(items, moved[indices], histories[indices], np.ones(len(items)))
+    moved = move_to_distance(middles, surroundings.centre, surroundings.distance, space)
+    usual = (
+        np.zeros(len(rows)) if points.masses is None else np.array([np.median(points.masses[some]) for some in rows])
+    )
+    return _Part(items, moved[indices], histories[indices], np.ones(len(items)), usual[indices])
 
 
 def move_to_distance(

@@ -99,6 +99,8 @@ class Points:
     """What customers bought before, added to the scores; None if nothing of it is to be recommended again."""
     trend: Trend | None = None
     """What is popular now, and more popular than usual; None if the events have no clock that says it."""
+    masses: NDArray[np.float32] | None = None
+    """One number per item that is added to all of its scores, if the model learned any."""
     similarity: Similarity | None = None
     """Which items were bought by the same customers and together, for similar items; None: points alone find them."""
     complements: Complements | None = None
@@ -113,6 +115,8 @@ class Points:
         history_points = self.item_points if shared else self.history_points
         object.__setattr__(self, "history_points", read_only("history_points", history_points, np.float32, shape))
         object.__setattr__(self, "item_counts", read_only("item_counts", self.item_counts, np.int64, shape[:1]))
+        if self.masses is not None:
+            object.__setattr__(self, "masses", read_only("masses", self.masses, np.float32, shape[:1]))
         if self.memory is not None and self.memory.item_count != len(self):
             raise InputError("the memory of a model has other items than the model: build it from its training data")
         if self.repeats is not None and self.repeats.item_count != len(self):
@@ -147,8 +151,15 @@ class Points:
     @cached_property
     def scorer(self) -> Scorer:
         """Ranks all items."""
-        offsets = None if self.trend is None else self.trend.offsets
-        return Scorer(self.item_points, self.space, self.history_points, self.memory, item_offsets=offsets)
+        return Scorer(self.item_points, self.space, self.history_points, self.memory, item_offsets=self.item_offsets)
+
+    @cached_property
+    def item_offsets(self) -> NDArray[np.float32] | None:
+        """What is added to the score of each item for all customers: masses and the trend; None if nothing is."""
+        of_trend = None if self.trend is None else self.trend.offsets
+        if self.masses is None or of_trend is None:
+            return of_trend if self.masses is None else self.masses
+        return self.masses + of_trend
 
     @cached_property
     def popularity(self) -> NDArray[np.int64]:
@@ -165,25 +176,32 @@ class Points:
         """The same with another trend. This is cheap."""
         found = replace(self, trend=trend)
         # What does not depend on the trend takes long in a large catalogue.
-        found.__dict__["scorer"] = self.scorer.with_offsets(None if trend is None else trend.offsets)
+        found.__dict__["scorer"] = self.scorer.with_offsets(found.item_offsets)
         if "centre" in self.__dict__:
             found.__dict__["centre"] = self.centre
         return found
 
     def take(self, rows: Rows | Sequence[int]) -> Points:
-        """The points of some items with their attributes, and nothing else."""
+        """The points of some items with their masses and attributes, and nothing else."""
         item_points = self.item_points[rows]
         history_points = self.history_points[rows] if self.separate else item_points
         attributes = None if self.attributes is None else self.attributes.take(np.asarray(rows))
-        return Points(item_points, history_points, self.item_counts[rows], self.space, attributes=attributes)
+        masses = None if self.masses is None else self.masses[rows]
+        return Points(
+            item_points, history_points, self.item_counts[rows], self.space, attributes=attributes, masses=masses
+        )
 
     @classmethod
     def concatenate(cls, parts: Sequence[Points]) -> Points:
-        """The points of the items of at least one part, one part after another: nothing but points and counts."""
+        """The points of the items of at least one part, one part after another: nothing but points, counts and masses,
+        which all parts have or none."""
         item_points = np.concatenate([part.item_points for part in parts])
         separate = any(part.separate for part in parts)
         history_points = np.concatenate([part.history_points for part in parts]) if separate else item_points
-        return cls(item_points, history_points, np.concatenate([part.item_counts for part in parts]), parts[0].space)
+        counts = np.concatenate([part.item_counts for part in parts])
+        masses = [part.masses for part in parts if part.masses is not None]
+        joined = np.concatenate(masses) if masses else None
+        return cls(item_points, history_points, counts, parts[0].space, masses=joined)
 
     def precise_items(self, rows: Rows) -> FloatArray:
         """The points of some items, see `Space.precise`."""

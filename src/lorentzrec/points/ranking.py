@@ -111,7 +111,7 @@ class _NewScorer(NamedTuple):
         if query is None:
             rows = self.rows[~never]
             return rows, np.zeros(len(rows), np.float32)
-        positions, scores = self.scorer.top(query, k, np.flatnonzero(never))
+        positions, scores = self.scorer.top(query, k, np.flatnonzero(never), raised=True)
         return self.rows[positions], scores
 
 
@@ -141,7 +141,7 @@ class Ranker:
         if new is not None:
             eligible, first = np.flatnonzero(new.live), len(new.live) - new.by_events
             self._new = tuple(
-                _NewScorer(len(points) + part, Scorer(new.points.item_points[part], points.space))
+                _NewScorer(len(points) + part, new.points.take(part).scorer)
                 for part in (eligible[eligible < first], eligible[eligible >= first])
             )
 

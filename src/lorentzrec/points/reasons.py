@@ -151,7 +151,7 @@ def find_shares(ranker: Ranker, given: History, recommended: Rows) -> Shares:
     by_points = np.divide(positive, total, out=positive, where=total > 0)
     bought = np.bincount(index, None if times is None else ~np.isnan(times), len(distinct)).astype(np.int64)
     neither = np.zeros(by_points.shape, bool)
-    offsets, trend = ranker.points.scorer.item_offsets, np.zeros((len(recommended), 1))
+    offsets, trend = _find_trend(ranker), np.zeros((len(recommended), 1))
     if offsets is not None:
         known = recommended < len(offsets)  # new items have no trend
         trend[known, 0] = np.maximum(offsets[recommended[known]], 0)
@@ -179,6 +179,13 @@ def find_shares(ranker: Ranker, given: History, recommended: Rows) -> Shares:
     by_memory = part * _shares_of_memory(ranker, distinct, index, liked, recommended)
     shares = by_points + by_memory + own * repeated
     return Shares(distinct, shares, by_memory > by_points, repeated, bought, trending[:, 0])
+
+
+def _find_trend(ranker: Ranker) -> NDArray[np.float32] | None:
+    """What the trend adds to the score of each item; None if it adds nothing. The mass of an item is no reason: it is
+    the same for all customers, and says only how popular an item is."""
+    trend = ranker.points.trend
+    return None if trend is None else trend.offsets
 
 
 def _shares_of_memory(ranker: Ranker, distinct: Rows, index: Rows, given: History, recommended: Rows) -> FloatArray:

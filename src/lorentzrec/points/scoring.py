@@ -50,7 +50,7 @@ class Scorer:
         item_offsets: NDArray[np.float32] | None = None,
     ) -> None:
         """history_points: what histories are made of; by default the same points. new_histories: those of rows after
-        the last item. item_offsets: what is added to the score of each item, for a trend."""
+        the last item. item_offsets: what is added to the score of each item: its mass, and the trend."""
         self.item_points, self.space = np.ascontiguousarray(item_points, np.float32), space
         self._history_points, self._memory, self._new_histories = history_points, memory, new_histories
         self.item_offsets = item_offsets
@@ -177,15 +177,26 @@ class Scorer:
         with thread_pool(threads) as in_threads:
             return [answer for block in in_threads(rank_block, starts) for answer in block]
 
-    def top(self, query: FloatArray, k: int, excluded: Rows | None = None, allowed: Rows | None = None) -> Ranked:
-        """The rows and scores of the best `k` items by points alone, or of all that are left."""
+    def top(
+        self,
+        query: FloatArray,
+        k: int,
+        excluded: Rows | None = None,
+        allowed: Rows | None = None,
+        *,
+        raised: bool = False,
+    ) -> Ranked:
+        """The rows and scores of the best `k` items by points alone, or of all that are left.
+
+        raised: with offsets of items.
+        """
         if not k:
             return NO_ROWS, np.empty(0, np.float32)
         asked = Question(
             k,
             np.ascontiguousarray(query, np.float64),
             excluded=None if excluded is None else np.ascontiguousarray(excluded, np.int64),
-            raised=False,
+            raised=raised,
             eligible=None if allowed is None else pack(make_mask(allowed, len(self.item_points))),
         )
         found = self.rank(asked)

@@ -17,7 +17,8 @@ from lorentzrec.model.config import ResolvedConfig
 from lorentzrec.spark.scratch import Damaged, read_arrays, write_arrays
 
 State: TypeAlias = dict[str, NDArray[Any]]
-"""Arrays of a `Table` by name, a row per point: `points`, `squared`, and with Adam `momentum` and `steps`."""
+"""Arrays of a `Table` by name, a row per point: `points`, `squared`, with Adam `momentum` and `steps`, and for items
+that have masses `masses` and `mass_squared`."""
 
 BYTES_PER_RANGE = 32 * 2**20
 """Of one table. A task merges one range of rows of all tables."""
@@ -32,11 +33,13 @@ def range_bounds(item_count: int, dimension: int) -> list[int]:
 def view_states(histories: Table, items: Table, config: ResolvedConfig) -> dict[str, State]:
     """The arrays of the tables with a row per point, without the columns that only fill up a row: views, not copies."""
     tables = {"items": items} if histories is items else {"items": items, "histories": histories}
-    return {side: _view_state(table, config) for side, table in tables.items()}
+    return {side: _view_state(side, table, config) for side, table in tables.items()}
 
 
-def _view_state(table: Table, config: ResolvedConfig) -> State:
-    names = ("points", "squared", "momentum", "steps") if config.optimiser == "adam" else ("points", "squared")
+def _view_state(side: str, table: Table, config: ResolvedConfig) -> State:
+    names = ["points", "squared", *(("momentum", "steps") if config.optimiser == "adam" else ())]
+    if side == "items" and config.massive:
+        names += ["masses", "mass_squared"]
     state: State = {name: getattr(table, name) for name in names}
     return {name: array[:, : config.dimension + 1] if array.ndim == 2 else array for name, array in state.items()}
 
@@ -97,10 +100,10 @@ def merge(before: State, copies: Sequence[State], *, hyperbolic: bool) -> State:
 
     A row that no worker changed stays, and one that a single worker changed is taken from that worker. Otherwise, with
     n copies x_k of a point x_0 and S = sum_k x_k, the centroid is c = S / sqrt(-<S, S>), in flat space the mean, and
-    the merged point is exp_x0(sqrt(n) log_x0(c)): sqrt(n) times as far. Adagrad's sum becomes a_0 + mean_k (a_k - a_0),
-    so that the next steps are up to sqrt(n) times as long as with the sum. docs/lab/scale.md has the measurements
-    behind both. Adam's averages are averaged, and its count of steps
-    is that of the copy with the most.
+    the merged point is exp_x0(sqrt(n) log_x0(c)): sqrt(n) times as far. A mass goes sqrt(n) times as far as the mean.
+    Adagrad's sum becomes a_0 + mean_k (a_k - a_0), so that the next steps are up to sqrt(n) times as long as with the
+    sum. docs/lab/scale.md has the measurements behind both. Adam's averages are averaged, and its count of steps is
+    that of the copy with the most.
     """
     count = len(before["squared"])
     changed_by = np.zeros(count, np.int64)
@@ -127,6 +130,8 @@ def merge(before: State, copies: Sequence[State], *, hyperbolic: bool) -> State:
             counts = counts[:, None]
         if name == "points":
             total = _far(start, normalise_sum(total) if hyperbolic else total / counts, np.sqrt(counts), hyperbolic)
+        elif name == "masses":
+            total = _far(start, total / counts, np.sqrt(counts), hyperbolic=False)
         elif name != "steps":
             total /= counts
         merged[name][several] = total

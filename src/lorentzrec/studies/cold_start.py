@@ -98,10 +98,13 @@ def _at_category_midpoints(model: Model, task: ColdTask, attributes: ItemAttribu
 
     item_points = grow(model.item_points)
     history_points = grow(model.history_points) if model.points.separate else item_points
+    masses = model.masses
+    if masses is not None:  # that of the median item, as for new items of which nothing else is known
+        masses = np.append(masses, np.full(len(item_points) - warm, np.median(masses), np.float32))
     return replace(
         model,
         items=task.learned.items,
-        points=Points(item_points, history_points, task.learned.item_counts, space),
+        points=Points(item_points, history_points, task.learned.item_counts, space, masses=masses),
         users=None,
         histories=None,
         optimiser_state=None,

@@ -120,6 +120,8 @@ def _pass_block(block, attributes, composed, curved, lookups, step):
                 used += 1
                 lookup[attribute - items] = found
                 rows[found], sides[found] = attribute, side
+                if step.mass_gradients.shape[1] > 1:
+                    step.mass_gradients[block, found] = _ZERO
                 for k in range(width):
                     gradients[found, k] = _ZERO
             share = attributes.shares[index]

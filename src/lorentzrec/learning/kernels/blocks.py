@@ -27,7 +27,7 @@ from lorentzrec.learning.kernels.numbers import (
     permuted,
 )
 from lorentzrec.learning.kernels.scores import FAR, MASKED, chain, find_distances, find_score, losses_of_row
-from lorentzrec.learning.kernels.steps import dot, step_rows
+from lorentzrec.learning.kernels.steps import dot, step_mass, step_rows
 from lorentzrec.learning.kernels.structures import HISTORY, RUN, SATURATED, TARGET, TILE, Slots
 
 f32, u32, u64 = np.float32, np.uint32, np.uint64
@@ -74,9 +74,9 @@ def draw_negatives(rows, bits, item_count, key):
 
 
 @kernel
-def _gather_negatives(points, curved, key, negatives):
-    """Draw the block's negatives and copy their points together."""
-    rows = negatives.rows
+def _gather_negatives(items, settings, key, negatives):
+    """Draw the block's negatives and copy their points and masses together."""
+    rows, points, curved = negatives.rows, items.points, settings.curved
     draw_negatives(rows, negatives.bits, points.shape[0], key)
     for position in range(rows.shape[0]):
         negatives.positions[rows[position]] = position
@@ -86,6 +86,9 @@ def _gather_negatives(points, curved, key, negatives):
         negatives.sizes[position] = (
             negatives.points[position, 0] if curved else dot(negatives.points, position, negatives.points, position)
         )
+        if settings.masses:
+            negatives.masses[position] = items.masses[rows[position]]
+            negatives.mass_gradients[position] = _ZERO
 
 
 @kernel
@@ -129,11 +132,27 @@ def _add(totals, values):
 
 
 @kernel
-def _compare(count, targets, settings, queries, positives, negatives, slots, tile, counters):
+def _add_masses(scores, masses):
+    for t in range(scores.shape[0]):
+        for k in range(masses.shape[0]):
+            scores[t, k] += masses[k]
+
+
+@kernel
+def _add_mass_gradients(derivatives, gradients):
+    """A score rises with the mass of its item, so the derivatives by scores add up to those by masses."""
+    for t in range(derivatives.shape[0]):
+        for k in range(gradients.shape[0]):
+            gradients[k] += derivatives[t, k]
+
+
+@kernel
+def _compare(count, items, settings, queries, positives, negatives, slots, tile, counters):
     """Score `count` queries against their positives and the negatives: the loss, the gradients of all three, and the
     number of slots in use."""
     total = 0.0
     used = 0
+    targets, masses = items.points, items.masses
     size_of_all, width = negatives.points.shape
     flat_distance = settings.distance and not settings.curved
     for start in range(0, count, TILE):
@@ -150,6 +169,8 @@ def _compare(count, targets, settings, queries, positives, negatives, slots, til
             # far away for the time being, so that none of them is counted as coinciding with its query
             _mask(scores, start, FAR, queries.owners, negatives.masks, negatives.mask_offsets)
             find_distances(scores, slopes, points, negatives.points, negatives.sizes, settings, counters)
+        if settings.masses:
+            _add_masses(scores, negatives.masses)
         _mask(scores, start, MASKED, queries.owners, negatives.masks, negatives.mask_offsets)
         for t in range(size):
             first, last = queries.offsets[start + t], queries.ends[start + t]
@@ -157,8 +178,12 @@ def _compare(count, targets, settings, queries, positives, negatives, slots, til
                 row = positives.targets[p]
                 product = dot(points, t, targets, row)
                 score, slope = find_score(product, points, t, targets, row, settings, counters)
+                if settings.masses:
+                    score += masses[row]
                 positives.scores[p], positives.slopes[p] = score, slope
             total += losses_of_row(scores, t, first, last, positives, tile, settings)
+            if settings.masses:
+                _add_mass_gradients(scores[t : t + 1], negatives.mass_gradients)
             own = chain(scores, slopes, t, settings)
             for k in range(width):
                 gradients[t, k] = _ZERO
@@ -167,6 +192,8 @@ def _compare(count, targets, settings, queries, positives, negatives, slots, til
                 pull = positives.pulls[p] * positives.slopes[p]
                 own += pull
                 slot, used = find_slot(row, TARGET, used, slots)
+                if settings.masses:
+                    slots.mass_gradients[slot] += positives.pulls[p]
                 for k in range(width):
                     u, v = points[t, k], targets[row, k]
                     slots.gradients[slot, k] += pull * (u - v if flat_distance else u)
@@ -199,17 +226,26 @@ def _find_parts(workspace):
 @kernel
 def _find_slots(block, step, workspace):
     """The slots of one block of a step, with this thread's lookup arrays."""
-    return Slots(step.gradients[block], step.rows[block], step.sides[block], workspace.histories, workspace.targets)
+    return Slots(
+        step.gradients[block],
+        step.mass_gradients[block],
+        step.rows[block],
+        step.sides[block],
+        workspace.histories,
+        workspace.targets,
+    )
 
 
 @kernel
-def _finish(used, negatives, slots):
+def _finish(used, negatives, settings, slots):
     """Add the negatives' gradients to the slots, and reset the lookup arrays; the number of slots in use."""
     for position in range(negatives.rows.shape[0]):
         row = negatives.rows[position]
         slot, used = find_slot(row, TARGET, used, slots)
         for k in range(negatives.gradients.shape[1]):
             slots.gradients[slot, k] += negatives.gradients[position, k]
+        if settings.masses:
+            slots.mass_gradients[slot] += negatives.mass_gradients[position]
         clear(negatives.bits, row)
     for slot in range(used):
         if slots.sides[slot] == HISTORY:
@@ -243,6 +279,12 @@ def apply_gradients(blocks, part, parts, histories, items, settings, chosen, cou
             # one call: numba would compile another into the kernel a second time
             table = histories if side == HISTORY else items
             step_rows(table, rows, chosen[:count], step.gradients[block], settings, counters)
+        if settings.masses:
+            for slot in range(step.used[block]):
+                # with attributes, slots of other vectors follow, and those of items may move no vector
+                gradient = step.mass_gradients[block, slot]
+                if gradient != _ZERO and find_part(rows[slot], parts) == part:
+                    step_mass(items, rows[slot], gradient, settings)
 
 
 @kernel
@@ -285,7 +327,7 @@ def _symmetric_block(number, rows, events, users, items, settings, key, workspac
     target_count = events.targets.shape[0] if labelled else events.items.shape[0]
     run_count = -(-target_count // RUN)
     own_key = key_for(key, NEGATIVES, number)
-    _gather_negatives(items.points, settings.curved, own_key, negatives)
+    _gather_negatives(items, settings, own_key, negatives)
     order_key = key_for(key, ORDER, 0)
     count = 0
     owner = -1
@@ -308,14 +350,12 @@ def _symmetric_block(number, rows, events, users, items, settings, key, workspac
             for k in range(users.points.shape[1]):
                 queries.points[count, k] = users.points[user, k]
             count += 1
-    step.losses[block], used = _compare(
-        count, items.points, settings, queries, positives, negatives, slots, tile, counters
-    )
+    step.losses[block], used = _compare(count, items, settings, queries, positives, negatives, slots, tile, counters)
     for t in range(count):
         slot, used = find_slot(queries.customers[t], HISTORY, used, slots)
         for k in range(queries.gradients.shape[1]):
             slots.gradients[slot, k] += queries.gradients[t, k]
-    step.used[block] = _finish(used, negatives, slots)
+    step.used[block] = _finish(used, negatives, settings, slots)
 
 
 @kernel
@@ -329,7 +369,7 @@ def _asymmetric_block(number, order, bounds, events, histories, items, settings,
     slots = _find_slots(block, step, workspace)
     customers = order[bounds[number] : bounds[number + 1]]
     own_key = key_for(key, NEGATIVES, customers[0])
-    _gather_negatives(items.points, settings.curved, own_key, negatives)
+    _gather_negatives(items, settings, own_key, negatives)
     count = 0
     for owner in range(customers.shape[0]):
         first, last = events.offsets[customers[owner]], events.offsets[customers[owner] + 1]
@@ -338,12 +378,10 @@ def _asymmetric_block(number, order, bounds, events, histories, items, settings,
             first, last, owner, count, events, histories.points, settings, own_key, queries, positives, workspace.sums
         )
         _mask_history(first, last, owner, events.items, negatives, counters)
-    step.losses[block], used = _compare(
-        count, items.points, settings, queries, positives, negatives, slots, tile, counters
-    )
+    step.losses[block], used = _compare(count, items, settings, queries, positives, negatives, slots, tile, counters)
     for owner in range(customers.shape[0]):
         first, last = events.offsets[customers[owner]], events.offsets[customers[owner] + 1]
         used = spread_gradients(
             first, last, owner, events, settings, used, slots, queries, positives, workspace.vectors
         )
-    step.used[block] = _finish(used, negatives, slots)
+    step.used[block] = _finish(used, negatives, settings, slots)

@@ -31,6 +31,8 @@ def find_slot(row, side, used, slots):
         slots.sides[slot] = side
         for k in range(slots.gradients.shape[1]):
             slots.gradients[slot, k] = _ZERO
+        if slots.mass_gradients.shape[0] > 1:
+            slots.mass_gradients[slot] = _ZERO
         used += 1
     return slot, used
 

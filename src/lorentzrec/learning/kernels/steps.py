@@ -94,7 +94,7 @@ def step_factor(squared_norm, squared, settings):
 def settle(table, row, squared_space, settings, counters):
     """Finish a step whose space part has this squared length: pull the point back to the largest radius, and give it
     the time coordinate that belongs to its space part, so that it is on the sheet by construction."""
-    points, _, momentum, _ = table
+    points, momentum = table.points, table.momentum
     if settings.curved and squared_space > _LARGEST_SPACE_SQUARED:
         counters[CAPPED] += 1
         shrink = np.sqrt(_LARGEST_SPACE_SQUARED / squared_space)
@@ -137,7 +137,7 @@ def step_rows(table, rows, chosen, gradients, settings, counters):
 
     The paper's three steps: h = g^-1 gradient (the caller's), h_t = h + <x, h> x, x' = Exp_x(-factor h_t).
     """
-    points, squared, momentum, steps = table
+    points, squared, momentum, steps, _, _ = table
     width = points.shape[1]
     for index in range(chosen.shape[0]):
         slot = chosen[index]
@@ -195,3 +195,13 @@ def step_rows(table, rows, chosen, gradients, settings, counters):
             squared_space += moved * moved
         time = points[row, 0]
         settle(table, row, max(squared_space - time * time, _ZERO), settings, counters)
+
+
+@inlined
+def step_mass(table, row, gradient, settings):
+    """One step of the mass of an item down this derivative of the loss: plain, or of a length that Adagrad chooses."""
+    step = settings.mass_rate * gradient
+    if settings.optimiser == Optimiser.ADAGRAD:
+        table.mass_squared[row] += gradient * gradient
+        step /= np.sqrt(table.mass_squared[row] + _TINY)
+    table.masses[row] -= step

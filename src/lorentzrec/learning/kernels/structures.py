@@ -84,16 +84,20 @@ class Settings(NamedTuple):
     folded: bool
     folds: int
     negative_count: int
+    masses: bool  # whether items have a mass that is learned
+    mass_rate: np.float32  # learning rate of masses
 
 
 class Table(NamedTuple):
     """Points and the state of their optimiser: a squared length per row, and for Adam a tangent momentum and a count
-    of steps."""
+    of steps. Items that are recommended have a mass as well, if the config says so."""
 
     points: Floats
     squared: Floats
     momentum: Floats
     steps: Integers
+    masses: Floats  # (rows,) added to the scores of items; a single 0 if they have none
+    mass_squared: Floats  # (rows,) Adagrad's sums of masses; a single 0 if there are none
 
 
 class Attributes(NamedTuple):
@@ -157,6 +161,8 @@ class Negatives(NamedTuple):
 
     points: Floats  # (negatives, width)
     gradients: Floats  # (negatives, width)
+    masses: Floats  # (negatives,)
+    mass_gradients: Floats  # (negatives,)
     sizes: Floats  # (negatives,) time coordinate, or in flat space squared length
     rows: Integers  # (negatives,) item rows
     positions: Integers  # (items,) position among the negatives, where the item's bit is set
@@ -169,6 +175,7 @@ class Step(NamedTuple):
     """The blocks of one step: for each, one gradient per distinct point, in the order of first use."""
 
     gradients: Floats  # (blocks, slots, width)
+    mass_gradients: Floats  # (blocks, slots), or (blocks, 1) without masses
     rows: Integers  # (blocks, slots)
     sides: Integers  # (blocks, slots) HISTORY, TARGET, or NEITHER: of an item without its own vector
     used: Longs  # (blocks,) slots in use
@@ -179,6 +186,7 @@ class Slots(NamedTuple):
     """One gradient for each distinct point of a block: a block of a `Step`, and where each row's gradient is in it."""
 
     gradients: Floats  # (slots, width)
+    mass_gradients: Floats  # (slots,), or (1,) without masses
     rows: Integers  # (slots,)
     sides: Integers  # (slots,) HISTORY or TARGET
     histories: Integers  # (rows of the history side's table,) slot of each row, or -1

@@ -16,7 +16,7 @@ from lorentzrec.learning.kernels.numbers import (
     key_for,
 )
 from lorentzrec.learning.kernels.scores import find_offset, find_score
-from lorentzrec.learning.kernels.steps import pull_to_origin, settle, step_factor, step_rows
+from lorentzrec.learning.kernels.steps import pull_to_origin, settle, step_factor, step_mass, step_rows
 from lorentzrec.learning.kernels.structures import CAPPED, CLIPPED, NEAR, SATURATED, Optimiser
 
 f32, u32 = np.float32, np.uint32
@@ -90,11 +90,17 @@ def triplet_steps(order, start, stop, events, users, items, settings, key, works
                 v_score, v_slope = find_score(uv, U, user, V, item, settings, counters)
                 w_score, w_slope = find_score(uw, U, user, V, other, settings, counters)
             # L = ln(1 + e^-gap), -dL/dgap = 1 / (1 + e^gap)
+            if settings.masses:
+                v_score += items.masses[item]
+                w_score += items.masses[other]
             weight = event_weights[t] if weighted else _ONE
             gap = settings.scale * (v_score - w_score)
             small = fast_exp(-abs(gap))
             total += weight * (fast_log(_ONE + small) + max(-gap, _ZERO))
             pull = weight * settings.scale * (small if gap > _ZERO else _ONE) / (_ONE + small)
+            if settings.masses:
+                step_mass(items, item, -pull, settings)
+                step_mass(items, other, pull, settings)
             v_part, w_part = -pull * v_slope, pull * w_slope
             v_offset, w_offset = find_offset(uv, settings), find_offset(uw, settings)
             uu, vv, ww = -_ONE, -_ONE, -_ONE

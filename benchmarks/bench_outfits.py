@@ -159,7 +159,7 @@ def choose(model: Model, columns: ItemColumns, counts: Counts, tasks: list[Task]
     settings["basket of today"] = partial(today, model)
     for half_life in (None, 180.0, 90.0, 42.0, 21.0):
         settings[f"popularity, half-life {half_life}"] = partial(counts.popularity, half_life)
-    for exponent, shrinkage in product((0.0, 0.25, 0.5, 1.0), (0.0, 5.0, 20.0, 80.0)):
+    for exponent, shrinkage in product((0.0, 0.25, 0.5, 1.0), (0.0, 5.0, 20.0, 80.0, 320.0)):
         settings[f"lift, exponent {exponent:g}, shrinkage {shrinkage:g}"] = partial(counts.lift, exponent, shrinkage)
     for size, shrinkage in product((100, 1_000, 100_000), (0.0, 20.0, 80.0)):
         settings[f"item-kNN, {size} neighbours, shrinkage {shrinkage:g}"] = partial(counts.neighbours, size, shrinkage)
@@ -239,12 +239,12 @@ def main() -> None:
 
 def chosen_systems(model: Model, columns: ItemColumns, counts: Counts) -> dict[str, tuple[Score, Score]]:
     """What was best on the weeks 29 to 34, of each baseline for (a) and for (b)."""
-    our_score, of_today, popular = ours(model, columns), today(model), counts.popularity(180.0)
+    our_score, of_today, neighbours = ours(model, columns), today(model), counts.neighbours(100_000, 20.0)
     return {
         OURS: (our_score, our_score),
-        "co-purchase lift": (counts.lift(0.25, 20.0), counts.lift(0.25, 20.0)),
-        "category popularity": (popular, popular),
-        "item-kNN": (counts.neighbours(1_000, 20.0), counts.neighbours(1_000, 20.0)),
+        "co-purchase lift": (counts.lift(1.0, 320.0), counts.lift(0.5, 80.0)),
+        "category popularity": (counts.popularity(90.0), counts.popularity(21.0)),
+        "item-kNN": (neighbours, neighbours),
         "the basket of today": (of_today, of_today),
     }
 

@@ -16,7 +16,7 @@ from lorentzrec.data.item_columns import ItemColumns, TextColumn
 from lorentzrec.data.vocabulary import UNKNOWN, Vocabulary
 from lorentzrec.geometry.hyperboloid import lift
 from lorentzrec.points import outfits as module
-from lorentzrec.points.complements import Complements, build_complements
+from lorentzrec.points.complements import Complements, build_complements, choose_neighbours
 from lorentzrec.points.fallbacks import FallbackKind
 from lorentzrec.points.outfits import OutfitOptions, Outfits, complete_rows
 from lorentzrec.points.points import Points
@@ -93,6 +93,10 @@ def test_what_everybody_buys_is_left_out_first() -> None:
     assert values.tolist() == [1.0]
     more = [*orders, *[(0, frozenset((2, item))) for item in range(3, 11) for _ in range(5)]]
     assert build_complements(make_interactions(more), neighbours=1).partners(0)[0].tolist() == [1]
+
+
+def test_large_catalogues_store_fewer_pairs_of_each_item() -> None:
+    assert [choose_neighbours(items) for items in (1, 20_000, 250_000, 10**7)] == [400, 400, 200, 50]
 
 
 @settings(deadline=None)

@@ -22,8 +22,8 @@ from lorentzrec.data.splitting import SECONDS_PER_DAY
 from lorentzrec.errors import InputError
 from lorentzrec.points.similarity import list_orders
 
-NEIGHBOURS = 400
-"""Pairs that are stored of each item, 8 bytes each."""
+NEIGHBOURS, FEWEST_NEIGHBOURS, STORED_PAIRS = 400, 50, 50_000_000
+"""Pairs that are stored of each item, 8 bytes each: fewer if all of them would be more than `STORED_PAIRS`."""
 POPULARITY = 0.25
 """How much the count of an item takes from its pairs, where the best are chosen."""
 HALF_LIFE = 140.0
@@ -79,10 +79,11 @@ class Complements:
         )
 
 
-def build_complements(data: Interactions, *, point_weight: float = 0.0, neighbours: int = NEIGHBOURS) -> Complements:
-    """The partners of each item, by these orders."""
+def build_complements(data: Interactions, *, point_weight: float = 0.0, neighbours: int | None = None) -> Complements:
+    """The partners of each item, by these orders. neighbours: those that are stored; None: see `choose_neighbours`."""
     from scipy import sparse
 
+    neighbours = choose_neighbours(len(data.items)) if neighbours is None else neighbours
     orders = _weigh_orders(data)
     by_item, sizes = orders.T.tocsr(), np.diff(orders.indptr)
     pairs = np.bincount(orders.indices, np.repeat(sizes, sizes), len(data.items))
@@ -102,6 +103,11 @@ def build_complements(data: Interactions, *, point_weight: float = 0.0, neighbou
     numbers, columns, values = (np.concatenate(column) for column in zip(*parts, strict=True))
     values, counts = values.astype(np.float32), counts.astype(np.float32)
     return Complements(make_offsets(numbers), columns.astype(np.int32), values, counts, point_weight)
+
+
+def choose_neighbours(items: int) -> int:
+    """How many pairs are stored of each of this number of items."""
+    return min(NEIGHBOURS, max(FEWEST_NEIGHBOURS, STORED_PAIRS // max(items, 1)))
 
 
 def _weigh_orders(data: Interactions) -> Any:

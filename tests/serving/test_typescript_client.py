@@ -110,7 +110,7 @@ def test_types_are_current(keyed_service: Service, tmp_path: Path) -> None:
 
 def test_the_client(keyed_service: Service) -> None:
     expected = ",".join(map(str, shop_model().recommend(["i3", "i7"], k=5).ids))
-    assert "# pass 11" in npm("test", SERVICE=keyed_service.url, API_KEY=KEY, EXPECTED=expected)
+    assert "# pass 12" in npm("test", SERVICE=keyed_service.url, API_KEY=KEY, EXPECTED=expected)
 
 
 def test_a_visit_counts_on_the_personal_page(shop: httpx.Client, service: httpx.Client) -> None:

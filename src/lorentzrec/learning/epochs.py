@@ -331,6 +331,11 @@ def find_learners(data: Interactions, config: ResolvedConfig) -> tuple[NDArray[n
     targets = count_targets(data, "folds" if symmetric else config.history)
     # a customer of the asymmetric model needs another event to be predicted from
     learners = np.flatnonzero((targets > 0) & (data.lengths >= (1 if symmetric else 2)))
+    if len(learners) == 0 and config.history == "orders" and data.labels is None:
+        raise InputError(
+            "every customer has a single order, so no order follows another, and nothing can be learned: check the "
+            "columns of orders and times, or set history=folds, with which the items of an order predict each other"
+        )
     if len(learners) == 0:
         raise InputError(
             "no customer has an event to learn from: with labels, one must be labelled"

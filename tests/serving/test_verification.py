@@ -178,7 +178,7 @@ def test_damaged_records(store: Any, any_url: str, tmp_path: Path) -> None:
         return
     table = "" if any_url.startswith("file:") else "lorentzrec."
     statements = [
-        f"UPDATE {table}events SET weight = -1 WHERE time = 7",
+        f"UPDATE {table}events SET weight = 0 WHERE time = 7",
         f"UPDATE {table}new_items SET content = '{{'",
     ]
     for statement in statements:
@@ -192,7 +192,8 @@ def test_damaged_records(store: Any, any_url: str, tmp_path: Path) -> None:
             with psycopg.connect(any_url) as connection:
                 connection.execute(statement.encode())
         if "weight" in statement:
-            assert damage(store) == {"events": ["event '7' of user 'u7' has weight -1.0: give one above 0"]}
+            wrong = "event '7' of user 'u7' has weight 0.0: give a positive number, or a negative one for a dislike"
+            assert damage(store) == {"events": [wrong]}
     assert "live items, new items, erasures" in damage(store)
     assert describe_store(store)["new_items"] == {"put": 1, "events": 0}, "they are only counted"
 

@@ -27,9 +27,10 @@ MEMBERS: dict[type, str] = {
         from_csr from_dataset from_file from_frame from_pairs history_ids notes select split to_csr to_frame
     """,
     Model: """
-        add_items alternatives alternatives_many check complete config history_points item_columns item_counts item_ids
-        item_points load notes query_points recommend recommend_many recommend_orders record repeats save score
-        similar_items similar_items_many similar_users to_parquet trend user_points
+        add_items alternatives alternatives_many check complete config history_points item_columns
+        item_counts item_ids item_points item_vectors load notes query_points query_vectors
+        recommend recommend_many recommend_orders record repeats save score similar_items
+        similar_items_many similar_users to_parquet trend user_points
     """,
 }
 ARGUMENTS: dict[Any, str] = {
@@ -195,7 +196,7 @@ def test_a_name_that_is_gone_is_seen() -> None:
 
 def test_a_setting_of_training_stays() -> None:
     names = """
-        geometry dimension epochs loss negative_count learning_rate optimiser scale history recency memory seed threads
-        patience
+        geometry dimension epochs loss negative_count learning_rate optimiser scale history recency memory masses seed
+        threads patience
     """
     assert set(names.split()) - set(TrainingConfig.__dataclass_fields__) == set()

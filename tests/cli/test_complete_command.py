@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from lorentzrec import TrainingConfig, train
+from lorentzrec import TrainingConfig, load, train
 from lorentzrec.synthetic.config import SyntheticConfig
 from lorentzrec.synthetic.shop import SyntheticShop
 from tests.cli.command_line import error_of, run, run_json
@@ -40,6 +40,17 @@ def test_a_basket_is_completed(folder: Path) -> None:
     assert {category_of[item["id"]] for item in one["items"]} == {slot}
     table = run("complete", folder / "model", *options, "--reasons", "--titles", folder / "items.csv")
     assert "because of" in table.stdout
+
+
+def test_training_learns_complements_unless_told_otherwise(tmp_path: Path) -> None:
+    SHOP.events.write_csv(tmp_path / "events.csv")
+    for number, (option, learned) in enumerate({None: True, "--complements": True, "--no-complements": False}.items()):
+        out = tmp_path / str(number)
+        run("train", tmp_path / "events.csv", "--out", out, "--set", "epochs=1", *([option] if option else []))
+        assert (load(out).complements is not None) == learned
+    (tmp_path / "views.csv").write_text("user,item,time\nu,a,1\nu,b,2\nv,a,3\nv,c,4\n")
+    refused = error_of("train", tmp_path / "views.csv", "--out", tmp_path / "no", "--complements")
+    assert refused.startswith("complements are learned from orders, and these events are in none")
 
 
 def test_mistakes_are_one_line(folder: Path) -> None:

@@ -69,6 +69,7 @@ def train(
     settings: list[str] | None = None,
     list_settings: Annotated[bool, typer.Option(callback=_show_settings)] = False,
     attributes: str | None = None,
+    complements: bool | None = None,
     start: Path | None = None,
     resume: bool = False,
     overwrite: bool = False,
@@ -105,6 +106,8 @@ def train(
     out: Folder for the model.
     attributes COLUMNS: Attributes of the dataset that items' points are composed of, or none. Default: all that it
         was prepared with.
+    complements: Learn from orders what is bought together, for outfits. Default: if at least half of the events have an
+        order with several events.
     start MODEL: Model to continue from, with its settings, few epochs and a low learning rate.
     list_settings: Show all hyper-parameters and exit.
     resume: Continue a stopped run after its last finished epoch.
@@ -122,7 +125,8 @@ def train(
     from lorentzrec.model.artifact import load
     from lorentzrec.model.notes import Note, NoteKind
 
-    local_options = {"attributes": None if attributes == "none" else attributes, "start": start}
+    described = None if attributes == "none" else attributes
+    local_options = {"attributes": described, "complements": complements, "start": start}
     spark_options: dict[str, Any] = {"master": master, "workers": workers, "rounds": rounds, "scratch": scratch}
     check_engine(engine, ("local", "keras", "spark"), local=local_options, spark=spark_options)
     model_to_start = None if start is None else load(start)
@@ -137,7 +141,7 @@ def train(
     if checkpoint.exists() and not resume:
         raise InputError(f"{checkpoint} is left from a run that was stopped: add --resume to continue it, or remove it")
     found = is_checkpoint(checkpoint)
-    learn = partial(_learn, start=model_to_start, checkpoint=checkpoint, resume=found)
+    learn = partial(_learn, start=model_to_start, complements=complements, checkpoint=checkpoint, resume=found)
     if engine == "spark":
         rounds_folder = out.with_name(f"{out.name}.rounds")
         if rounds_folder.exists() and not resume:
@@ -167,6 +171,7 @@ def _learn(
     attributes: str | None,
     *,
     start: Model | None,
+    complements: bool | None,
     verbose: bool,
     **options: Any,
 ) -> Model:
@@ -188,7 +193,9 @@ def _learn(
 
             events = with_types_of(start, events)
             validation = None if validation is None else with_types_of(start, validation)
-        run = prepare_run(events, config, validation=validation, attributes=described, start=start)
+        run = prepare_run(
+            events, config, validation=validation, attributes=described, complements=complements, start=start
+        )
         _say_settings(run, verbose)
         until_compiled(say)
     return run_training(run, **options)

@@ -190,7 +190,8 @@ class Outfits:
         return found
 
     def _score_points(self, basket: Rows, rows: Rows) -> Floats:
-        """The scores of some items by points, for the midpoint of a basket."""
+        """The scores of some items by points, for the midpoint of a basket; without masses and trend, since the counts
+        of orders have the popularity of items."""
         ranker, space = self.ranker, self.ranker.points.space
         midpoint = space.midpoint(ranker.precise_histories(basket), np.ones(len(basket)))
         return np.asarray(space.score_points(midpoint, ranker.precise_items(rows)), np.float64)

@@ -21,7 +21,7 @@ item=$(curl --silent ${API_KEY:+--header "Authorization: Bearer $API_KEY"} "$ser
     sed 's/.*"id":"\([^"]*\)".*/\1/')
 
 ask POST /v1/recommend "{\"history\": [\"$item\"], \"k\": 3, \"reasons\": true}"
-ask POST /v1/outfits "{\"items\": [\"$item\"], \"k\": 3}"
+ask POST /v1/outfits "{\"basket\": [\"$item\"], \"k\": 3}"
 ask GET "/v1/items/$item/similar?k=3"
 
 # An event counts in the next response. The id makes retries safe.

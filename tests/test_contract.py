@@ -83,7 +83,7 @@ CALLS = [
         Model.complete,
         ("post", "/v1/outfits"),
         "complete",
-        "k exclude allow reasons per_category slots budget where:ph basket:ps items:h",
+        "k exclude allow reasons per_category slots budget where:ph basket",
     ),
 ]
 ROUTES = """

@@ -174,7 +174,7 @@ def test_what_a_customer_dislikes_is_named_and_moves_no_star(visit: Visit, shop:
     visit.page.get_by_role("tab", name="Goes with").click()
     expect(visit.page.locator("#results-heading")).to_have_text("Goes with the history")
     visit.settled()
-    expected = shop.service.http.post("/v1/outfits", json={"items": [liked]}).json()["items"]
+    expected = shop.service.http.post("/v1/outfits", json={"basket": [liked]}).json()["items"]
     assert visit.results() == [item["id"] for item in expected]
 
 

@@ -74,7 +74,7 @@ def test_each_customer_is_answered_by_their_arm(store: Store, tmp_path: Path) ->
         assert recommended(service, user=users[0], arm="main")[0] == "main"
         similar = service.get("/v1/items/i9/similar?arm=flat&k=3").json()
         assert (similar["arm"], [one["id"] for one in similar["items"]]) == ("flat", FLAT.similar_items("i9", 3).ids)
-        assert service.post("/v1/outfits", json={"items": ["i3"], "arm": "flat"}).json()["arm"] == "flat"
+        assert service.post("/v1/outfits", json={"basket": ["i3"], "arm": "flat"}).json()["arm"] == "flat"
         refused = service.post("/v1/recommend", json={"history": ["i3"], "arm": "deep"})
         assert (refused.status_code, refused.json()["type"]) == (404, "urn:lorentzrec:unknown-arm")
         detail = "there is no arm 'deep' (arms: main, flat): check the name, or leave `arm` out"

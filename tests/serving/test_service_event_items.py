@@ -152,7 +152,7 @@ def test_items_by_events_have_few_places_in_every_response(store: Store) -> None
             assert shown(service.get(f"/v1/items/junk-0/similar?k={k}&explore=1"), k) <= limit
             assert shown(service.get(f"/v1/users/unknown/recommendations?k={k}&explore=1"), k) <= limit
             assert shown(service.get(f"/v1/users/unknown/recommendations?k={k}"), k) == 0
-            basket = {"items": ["i7"], "k": k, "per_category": k}
+            basket = {"basket": ["i7"], "k": k, "per_category": k}
             assert shown(service.post("/v1/outfits", json=basket), k) <= limit
     with service_here(store.url, event_item_customers=1, event_item_share=1.0) as service:
         wait_until(lambda: service.get("/v1/model").json()["new_items"] == 60)

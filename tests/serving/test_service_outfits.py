@@ -57,7 +57,7 @@ def service(store: Store) -> Iterator[TestClient[Any]]:
 
 
 def complete(service: Any, items: list[str], status: int = 200, **options: Any) -> dict[str, Any]:
-    response = service.post("/v1/outfits", json={"items": items, **options})
+    response = service.post("/v1/outfits", json={"basket": items, **options})
     assert response.status_code == status, response.text
     body: dict[str, Any] = response.json()
     return body
@@ -149,7 +149,7 @@ def test_rules_of_the_route_act(service: TestClient[Any]) -> None:
         wait_until(lambda: complete(service, ["i8"])["rules"] == ["no hats"])
         body = complete(service, ["i8"], slots=["hats", "shoes"])
         assert body["slots"] == [{"category": "hats", "items": []}, {"category": "shoes", "items": ["i10"]}]
-        tried = {"rules": [{"name": "first", "select": {"ids": ["i14"]}, "pin": 1}], "outfits": {"items": ["i8"]}}
+        tried = {"rules": [{"name": "first", "select": {"ids": ["i14"]}, "pin": 1}], "outfits": {"basket": ["i8"]}}
         preview = service.post("/v1/rules/preview", json=tried).json()
         assert preview["rules"] == ["first"]
         assert ids(preview)[0] == "i14"
@@ -162,7 +162,7 @@ def test_rules_of_the_route_act(service: TestClient[Any]) -> None:
 def test_new_items_complete_outfits(service: TestClient[Any]) -> None:
     new = {"category": "scarves", "like": ["i9"], "price": 5}
     assert service.put("/v1/items/scarf", json=new).status_code == 200
-    request = {"items": ["i8"], "slots": ["scarves"]}
+    request = {"basket": ["i8"], "slots": ["scarves"]}
     wait_until(lambda: service.post("/v1/outfits", json=request).status_code == 200)
     body = complete(service, ["i8"], slots=["scarves", "hats"])
     assert body["slots"] == [{"category": "scarves", "items": ["scarf"]}, {"category": "hats", "items": ["i9"]}]

@@ -143,7 +143,7 @@ def test_prices_and_images_are_sent_if_requested(tmp_path_factory: pytest.TempPa
             "i1": (None, False),
         }
         found = service.post(
-            "/v1/outfits", json={"items": ["i1"], "allow": ["i0"], "fields": ["price", "image"]}
+            "/v1/outfits", json={"basket": ["i1"], "allow": ["i0"], "fields": ["price", "image"]}
         ).json()
         assert [(item["price"], item["image"]) for item in found["items"]] == [(9.5, None)]
         assert service.post("/v1/recommend", json=query | {"fields": ["cost"]}).status_code == 400

@@ -41,7 +41,7 @@ def test_a_repeat_is_recommended_before_and_after_a_crash(tmp_path: Path) -> Non
         assert (reason["kind"], reason["item"], reason["bought"]) == ("bought_before", "i7", 2)
         assert not {"i7", "i3", "i9"} & {item["id"] for item in recommend(service, exclude_seen=True)}
         assert "i7" not in {item["id"] for item in recommend(service, context=["i7"])}
-        basket = service.http.post("/v1/outfits", json={"items": ["i3"], "k": ITEMS}).json()["items"]
+        basket = service.http.post("/v1/outfits", json={"basket": ["i3"], "k": ITEMS}).json()["items"]
         assert "i3" not in {item["id"] for item in basket}
         service.kill()
     with service_process(f"file:{tmp_path / 'store'}", tmp_path) as service:

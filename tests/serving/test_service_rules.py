@@ -23,7 +23,7 @@ ROUTES = {
     "recommend": ("POST", "/v1/recommend", {"history": ["i3"], "k": 5}),
     "similar": ("GET", "/v1/items/i3/similar?k=5", None),
     "alternatives": ("GET", "/v1/items/i4/alternatives?k=5", None),
-    "outfits": ("POST", "/v1/outfits", {"items": ["i3"], "k": 5}),
+    "outfits": ("POST", "/v1/outfits", {"basket": ["i3"], "k": 5}),
 }
 
 
@@ -282,7 +282,7 @@ def test_rules_that_leave_nothing_say_so(service: TestClient[Any]) -> None:
     [
         {"recommend": {"history": ["i3"], "k": 5}},
         {"similar": {"item": "i3", "k": 5}},
-        {"outfits": {"items": ["i3"], "k": 5, "per_category": 5}},
+        {"outfits": {"basket": ["i3"], "k": 5, "per_category": 5}},
     ],
 )
 def test_rules_are_tried_before_they_are_stored(service: TestClient[Any], request_body: dict[str, Any]) -> None:
@@ -301,7 +301,7 @@ def test_rules_are_tried_before_they_are_stored(service: TestClient[Any], reques
 
 
 def test_a_preview_has_one_request(service: TestClient[Any]) -> None:
-    both: dict[str, Any] = {"recommend": {"history": []}, "outfits": {"items": []}}
+    both: dict[str, Any] = {"recommend": {"history": []}, "outfits": {"basket": []}}
     for body in ({}, both):
         response = service.post("/v1/rules/preview", json=body)
         assert "the query is one of `recommend`, `similar`, `alternatives` and `outfits`" in response.json()["detail"]

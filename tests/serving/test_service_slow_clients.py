@@ -196,7 +196,7 @@ def test_reasons_have_a_limit(service: Service) -> None:
     query = {"history": history, "context": history, "reasons": True}
     assert service.http.post("/v1/recommend", json=query | {"k": 100}).status_code == 200
     assert service.http.post("/v1/recommend", json=query | {"k": 101, "reasons": False}).status_code == 200
-    for path, body in (("recommend", query | {"k": 101}), ("outfits", {"items": history, "k": 201, "reasons": True})):
+    for path, body in (("recommend", query | {"k": 101}), ("outfits", {"basket": history, "k": 201, "reasons": True})):
         refused = service.http.post(f"/v1/{path}", json=body)
         assert refused.status_code == 400
         assert "2,000,000" in refused.json()["detail"]

@@ -122,7 +122,7 @@ def test_a_visit_counts_on_the_personal_page(shop: httpx.Client, service: httpx.
         """Each worker learns by itself of items that another test may have added."""
         expected = [item["id"] for item in service.post("/v1/recommend", json=query).json()["items"]]
         near = [item["id"] for item in service.get("/v1/items/i3/similar", params={"k": 6}).json()["items"]]
-        also = [item["id"] for item in service.post("/v1/outfits", json={"items": ["i3"], "k": 4}).json()["items"]]
+        also = [item["id"] for item in service.post("/v1/outfits", json={"basket": ["i3"], "k": 4}).json()["items"]]
         wanted = {"Similar products": near, "Goes with it": also, "You might also like": expected}
         return shelves(shop.get("/products/i3")) == wanted
 
@@ -146,7 +146,7 @@ def test_alternatives_to_what_is_out_of_stock(shop: httpx.Client, service: httpx
 
 def test_an_outfit_is_completed(shop: httpx.Client, service: httpx.Client) -> None:
     page = shop.get("/outfit?items=i1,i2")
-    query = {"items": ["i1", "i2"], "k": 6}
+    query = {"basket": ["i1", "i2"], "k": 6}
     expected = [item["id"] for item in service.post("/v1/outfits", json=query).json()["items"]]
     assert shelves(page) == {"Complete the outfit": expected}
     assert f'href="/outfit?items=i1,i2,{expected[0]}"' in page.text

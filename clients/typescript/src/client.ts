@@ -19,7 +19,7 @@ export type Id = string | number;
 /** A history, oldest first, or a customer whose history is in the store. */
 export type Query = { history: Id[] } | { user: Id };
 export type RecommendOptions = Omit<Body<"RecommendRequest">, "history" | "user">;
-export type OutfitOptions = Omit<Body<"OutfitRequest">, "items">;
+export type OutfitOptions = Omit<Body<"OutfitRequest">, "basket">;
 export type Outfit = Schemas["OutfitResponse"];
 /** Conditions on columns: a value, a list of values, or a range with `min`, `max` or both. */
 export type Where = { [column: string]: Sent<Schemas["RecommendRequest"]["where"][string]> };
@@ -34,7 +34,7 @@ export type PreviewedRequest =
   | { recommend: RecommendOptions & Query }
   | { similar: Body<"ItemPreview", "item"> }
   | { alternatives: Body<"ItemPreview", "item"> }
-  | { outfits: Body<"OutfitRequest", "items"> };
+  | { outfits: Body<"OutfitRequest", "basket"> };
 export type NewEvent = Body<"NewEvent", "user" | "item">;
 export type ItemDetails = Body<"NewItemRequest">;
 export type NewItemOptions = Parameters<"V1ItemsRemoveItems">;
@@ -96,8 +96,8 @@ export class Client {
   }
 
   /** Items that go with those of a basket, one for each category that is not yet in it, or for each of `slots`. */
-  outfits(items: Id[], options: OutfitOptions = {}): Promise<Outfit> {
-    return this.#send("POST", "/v1/outfits", { body: { ...options, items } });
+  outfits(basket: Id[], options: OutfitOptions = {}): Promise<Outfit> {
+    return this.#send("POST", "/v1/outfits", { body: { ...options, basket } });
   }
 
   /** The items most similar to an item, by what customers buy. */

@@ -1013,7 +1013,7 @@ export interface components {
          * OutfitRequest
          * @description Recommend items that go with those of a basket.
          * @example {
-         *       "items": [
+         *       "basket": [
          *         "i1",
          *         "i2"
          *       ],
@@ -1083,8 +1083,8 @@ export interface components {
              * @default false
              */
             reasons: boolean;
-            /** @description The basket. What its items have been bought together with decides. */
-            items: (string | number)[];
+            /** @description What its items have been bought together with decides. */
+            basket: (string | number)[];
         };
         /**
          * OutfitResponse

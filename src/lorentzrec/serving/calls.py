@@ -84,13 +84,13 @@ def alternatives(item: Id, k: int = 10, **options: Any) -> Call[RecommendRespons
     return _call(RecommendResponse, "GET", f"/v1/items/{_part(item)}/alternatives", parameters={"k": k, **options})
 
 
-def outfits(items: Sequence[Id], k: int = 10, **options: Any) -> Call[OutfitResponse]:
+def outfits(basket: Sequence[Id], k: int = 10, **options: Any) -> Call[OutfitResponse]:
     """Items that go with those of a basket.
 
     options: per_category, slots, budget, exclude, allow, categories, where, set, reasons, fields, arm.
     """
     _check_names("outfits", options, OutfitRequest)
-    return _call(OutfitResponse, "POST", "/v1/outfits", {"items": items, "k": k, **options})
+    return _call(OutfitResponse, "POST", "/v1/outfits", {"basket": basket, "k": k, **options})
 
 
 def trending(k: int = 10, **options: Any) -> Call[TrendingResponse]:

@@ -20,7 +20,7 @@ from lorentzrec.serving.http.queries import query_type
 
 EXAMPLES: dict[str, Any] = {
     "RecommendRequest": {"history": ["i1", "i2"], "k": 5, "reasons": True},
-    "OutfitRequest": {"items": ["i1", "i2"], "k": 5},
+    "OutfitRequest": {"basket": ["i1", "i2"], "k": 5},
     "EventsRequest": {"events": [{"user": "ada", "item": "i1"}]},
     "LiveItemsRequest": {"items": ["i1", "i2", "i3"]},
     "LiveItemsChange": {"add": ["i4"], "remove": ["i1"]},

@@ -111,11 +111,11 @@ class RecommendRequest(CustomerOptions, frozen=True):
 class OutfitRequest(OutfitOptions, frozen=True, kw_only=True):
     """Recommend items that go with those of a basket."""
 
-    items: Ids
-    """The basket. What its items have been bought together with decides."""
+    basket: Ids
+    """What its items have been bought together with decides."""
 
     def __post_init__(self) -> None:
-        _check_reasons(self, len(self.items))
+        _check_reasons(self, len(self.basket))
 
 
 def _check_reasons(options: RankingOptions | OutfitOptions, history: int) -> None:

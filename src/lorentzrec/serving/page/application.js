@@ -176,7 +176,7 @@ class Application {
         const request = experiences.item
           ? { [experiences.shown]: { ...shown, item: experiences.item.id } }
           : experiences.shown === "outfits"
-            ? { outfits: { ...outfit, fields: shown.fields, reasons: true, items: basket } }
+            ? { outfits: { ...outfit, fields: shown.fields, reasons: true, basket } }
             : { recommend: { ...shown, reasons: true, ...this.customer.query } };
         return service.preview(tried, request, arm, signal);
       }

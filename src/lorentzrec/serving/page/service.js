@@ -81,9 +81,9 @@ export class Service {
     return this.#post("/v1/recommend", { ...query, reasons: true, fields: FIELDS }, signal);
   }
 
-  /** What goes with items. @param {string[]} items @param {object} options @param {AbortSignal} [signal] @returns {Promise<Recommendations>} */
-  outfits(items, options, signal) {
-    return this.#post("/v1/outfits", { ...options, items, reasons: true, fields: FIELDS }, signal);
+  /** What goes with items. @param {string[]} basket @param {object} options @param {AbortSignal} [signal] @returns {Promise<Recommendations>} */
+  outfits(basket, options, signal) {
+    return this.#post("/v1/outfits", { ...options, basket, reasons: true, fields: FIELDS }, signal);
   }
 
   /** The rules of the shop. @returns {Promise<Rules>} */

@@ -259,13 +259,13 @@ class Recommender:
         chosen = self._options(options, "recommend", exclude_seen=exclude_seen, **self._choice(options))
         return self._describe(recommend_rows(self._ranker, [query], chosen)[0], options)
 
-    def complete(self, items: Sequence[Id], options: OutfitOptions = WHOLE_OUTFIT) -> RankedItems:
+    def complete(self, basket: Sequence[Id], options: OutfitOptions = WHOLE_OUTFIT) -> RankedItems:
         """An outfit for the items of a basket: the best live items of other categories, or of the requested slots."""
         outfits = self._outfits
         slots = None if options.slots is None else outfits.find_slots(options.slots)
         wanted = RowOutfitOptions(options.per_category, slots, options.budget)
         chosen = self._options(options, "outfits", reasons=options.reasons)
-        found = complete_rows(outfits, self._rows(items), chosen, wanted)
+        found = complete_rows(outfits, self._rows(basket), chosen, wanted)
         ranked = self._describe(found, options)
         filled: dict[str, list[str]] = {name: [] for name in options.slots or ()}
         for item in ranked.items:

@@ -92,10 +92,10 @@ async def complete_outfit(data: JSONBody[OutfitRequest], worker: TheWorker) -> O
     ranked: list[RankedItems] = []
 
     def rank(recommender: Recommender) -> tuple[RankedItems, str | None]:
-        ranked.append(recommender.complete(data.items, data))
+        ranked.append(recommender.complete(data.basket, data))
         return ranked[0], None
 
-    found = await _run(worker, data, len(data.items), rank, route="outfits")
+    found = await _run(worker, data, len(data.basket), rank, route="outfits")
     return OutfitResponse(**asdict(found), slots=ranked[0].slots, price=ranked[0].price)
 
 

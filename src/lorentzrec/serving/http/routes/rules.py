@@ -97,7 +97,7 @@ def _rank(data: PreviewRequest, worker: Worker, recommender: Recommender) -> Ran
     if data.recommend is not None:
         return rank_for(data.recommend, worker, recommender)[0]
     if data.outfits is not None:
-        return recommender.complete(data.outfits.items, data.outfits)
+        return recommender.complete(data.outfits.basket, data.outfits)
     if data.similar is not None:
         return recommender.similar(str(data.similar.item), data.similar)
     if data.alternatives is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from decimal import Decimal
 from unittest.mock import patch
 
@@ -95,6 +96,33 @@ def test_what_everybody_buys_is_left_out_first() -> None:
     assert build_complements(make_interactions(more), neighbours=1).partners(0)[0].tolist() == [1]
 
 
+def test_a_wrong_clock_does_not_take_the_weight_of_all_orders() -> None:
+    """Relative to an order of 2099, those of today weigh less than float32 can hold; and so do those of 1970 today."""
+    orders: Orders = [(0, frozenset({0, 1})), (0, frozenset({0, 2})), (0, frozenset(range(3, 10)))]
+    data = make_interactions(orders)
+    today = 24_000.0 * DAY
+    times = np.array([today] * 2 + [today + 27_000 * DAY] * 2 + [0.0] * 7)
+    found = counts_of(build_complements(replace(data, times=times), now=today))
+    assert (found[0, 1], found[0, 2]) == (0.5, 0.5)
+    assert all(value > 0 for value in found.values())
+    assert (3, 4) not in found
+
+
+def test_thousands_of_categories_need_little_memory() -> None:
+    count = 20_000
+    complements = build_complements(make_interactions([(0, frozenset({0, 1}))])).extend(count)
+    item_points = np.repeat(lift(np.zeros((1, 2))).astype(np.float32), count, axis=0)
+    points = Points(
+        item_points, item_points, np.ones(count, np.int64), Space("hyperboloid", "distance"), complements=complements
+    )
+    columns = ItemColumns(
+        count, {"category": TextColumn(np.arange(count, dtype=np.int32), [f"{i}" for i in range(count)])}
+    )
+    found = complete_rows(Outfits(Ranker(points), columns), np.array([0]), RowOptions(k=1, reasons=True))
+    assert found.rows.tolist() == [1]
+    assert Outfits(Ranker(points), columns).pairs.nnz == 2
+
+
 def test_large_catalogues_store_fewer_pairs_of_each_item() -> None:
     assert [choose_neighbours(items) for items in (1, 20_000, 250_000, 10**7)] == [400, 400, 200, 50]
 
@@ -108,9 +136,10 @@ def test_scores_are_those_of_the_reference(
     weight, scored = data.draw(st.sampled_from([0.0, 0.5, 3.0])), data.draw(st.sampled_from([1, 3, ITEMS]))
     outfits = make_outfits(build_complements(make_interactions(orders), point_weight=weight), categories)
     points, rows = outfits.ranker.points, np.array(sorted(basket))
-    sums = points.item_points[rows].astype(np.float64).sum(axis=0)
+    precise = lift(points.item_points[:, 1:].astype(np.float64))
+    sums = precise[rows].sum(axis=0)
     midpoint = sums / np.sqrt(sums[0] ** 2 - (sums[1:] ** 2).sum())
-    products = points.item_points[:, 0] * midpoint[0] - points.item_points[:, 1:] @ midpoint[1:]
+    products = precise[:, 0] * midpoint[0] - precise[:, 1:] @ midpoint[1:]
     by_points = (-weight * np.arccosh(np.maximum(products, 1))).tolist()
     alone = sorted(scores(expected_counts(orders), categories, sorted(basket))[item] for item in eligible)
     # Where rounding decides who is among the first, either is right.
@@ -218,7 +247,10 @@ def test_what_is_not_known_is_a_fallback() -> None:
     assert kinds([0, 2, 4, 6]) == [FallbackKind.BASKET], "every category is in the basket"
     assert kinds([0], make_outfits(None, CLOTHES)) == [FallbackKind.NOT_LEARNED]
     assert kinds([0], allowed=np.array([1])) == [FallbackKind.BASKET], "only another coat is allowed"
-    assert kinds([0], excluded=np.arange(ITEMS)) == [FallbackKind.NOTHING_ALLOWED]
+    assert kinds([0], excluded=np.arange(ITEMS)) == [FallbackKind.ALL_EXCLUDED]
+    assert kinds([0], allowed=np.array([], np.int64)) == [FallbackKind.NOTHING_ALLOWED]
+    without = complete_rows(clothes([np.nan] * ITEMS), np.array([0]), RowOptions(), OutfitOptions(budget=1.0))
+    assert [one.kind for one in without.fallbacks] == [FallbackKind.BUDGET, FallbackKind.BUDGET], "nothing has a price"
     popular = complete_rows(outfits, np.empty(0, np.int64), RowOptions())
     assert popular.rows.tolist() == [0, 2, 4, 6], "the most popular item of each category"
 
@@ -240,7 +272,7 @@ def test_a_new_item_counts_like_its_category() -> None:
     columns = ItemColumns(ITEMS + 2, {"category": TextColumn(codes, known)})
     extended = base.with_new(base.ranker.with_new(new), columns)
     fresh = Outfits(base.ranker.with_new(new), columns)
-    assert extended.pairs == pytest.approx(fresh.pairs)
+    assert extended.pairs.toarray() == pytest.approx(fresh.pairs.toarray())
     hat, sock = ITEMS, ITEMS + 1
     score = extended.score(np.array([0]), np.ones(ITEMS + 2, bool))
     assert score[5] < score[4]
@@ -270,6 +302,10 @@ def test_rules_act_on_outfits_and_the_budget_holds_for_pins() -> None:
     ("wanted", "message"),
     [
         (OutfitOptions(per_category=0), "per_category=0"),
+        (OutfitOptions(per_category=1.5), "per_category=1.5: give a whole number"),  # type: ignore[arg-type]
+        (OutfitOptions(per_category="2"), "per_category='2': give a whole number"),  # type: ignore[arg-type]
+        (OutfitOptions(budget="5"), "budget='5': give a number above 0"),  # type: ignore[arg-type]
+        (OutfitOptions(budget=10**400), "give a number above 0"),
         (OutfitOptions(budget=0.0), "budget=0.0: give a number above 0"),
         (OutfitOptions(budget=float("nan")), "budget=nan"),
         (OutfitOptions(budget=3.0), "no column 'price'"),

@@ -318,7 +318,7 @@ class TrainingRun:
             similarity = build_similarity(self.data, ordered=self.config.history != "folds")
         complements = None
         if self.with_complements:
-            complements = build_complements(self.data, point_weight=POINT_SHARE * self.config.scale)
+            complements = build_complements(self.data, now=time.time(), point_weight=POINT_SHARE * self.config.scale)
         points = replace(
             model.points,
             memory=memory,

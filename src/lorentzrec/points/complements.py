@@ -79,12 +79,18 @@ class Complements:
         )
 
 
-def build_complements(data: Interactions, *, point_weight: float = 0.0, neighbours: int | None = None) -> Complements:
-    """The partners of each item, by these orders. neighbours: those that are stored; None: see `choose_neighbours`."""
+def build_complements(
+    data: Interactions, *, now: float = np.inf, point_weight: float = 0.0, neighbours: int | None = None
+) -> Complements:
+    """The partners of each item, by these orders.
+
+    now: the age of an order counts to the newest one until this time; later ones are of a wrong clock, and of age 0.
+    neighbours: those that are stored; None: see `choose_neighbours`.
+    """
     from scipy import sparse
 
     neighbours = choose_neighbours(len(data.items)) if neighbours is None else neighbours
-    orders = _weigh_orders(data)
+    orders = _weigh_orders(data, now)
     by_item, sizes = orders.T.tocsr(), np.diff(orders.indptr)
     pairs = np.bincount(orders.indices, np.repeat(sizes, sizes), len(data.items))
     counts = np.asarray(orders.multiply(orders).sum(axis=0)).ravel()
@@ -93,7 +99,7 @@ def build_complements(data: Interactions, *, point_weight: float = 0.0, neighbou
     for start, end in spans_within(pairs, PAIRS_AT_ONCE):
         block = sparse.csr_array(by_item[start:end] @ orders)
         own = np.repeat(np.arange(start, end), np.diff(block.indptr)) == block.indices
-        block.data[own] = 0
+        block.data[own | (block.data.astype(np.float32) == 0)] = 0  # orders of 1970 weigh less than float32 can hold
         block.eliminate_zeros()
         block.sort_indices()
         ranked, bounds = block.data / popularity[block.indices], block.indptr.tolist()
@@ -110,7 +116,7 @@ def choose_neighbours(items: int) -> int:
     return min(NEIGHBOURS, max(FEWEST_NEIGHBOURS, STORED_PAIRS // max(items, 1)))
 
 
-def _weigh_orders(data: Interactions) -> Any:
+def _weigh_orders(data: Interactions, now: float) -> Any:
     """Sparse (orders, items): the square root of w for each item of an order with several items."""
     from scipy import sparse
 
@@ -120,6 +126,7 @@ def _weigh_orders(data: Interactions) -> Any:
     if data.times is not None:
         times = np.full(len(sizes), -np.inf)
         np.maximum.at(times, owners, data.times)
-        weights *= 2 ** ((times - data.times.max()) / (HALF_LIFE * SECONDS_PER_DAY))
+        newest = times[times <= now].max(initial=-np.inf)
+        weights *= 2 ** (np.minimum(times - newest, 0) / (HALF_LIFE * SECONDS_PER_DAY))
     kept = (sizes > 1) & (sizes <= LARGEST_ORDER)
     return (sparse.diags_array(np.sqrt(weights[kept])) @ orders[kept]).tocsr()

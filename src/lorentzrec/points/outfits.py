@@ -21,17 +21,18 @@ from collections.abc import Sequence
 from copy import copy
 from decimal import Decimal
 from functools import cached_property
-from typing import NamedTuple
+from sys import float_info
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from lorentzrec.data.arrays import Booleans, Floats, gather_groups, make_mask, strongest
+from lorentzrec.data.arrays import Booleans, Floats, gather_groups, make_mask, make_offsets, spans_within, strongest
 from lorentzrec.data.category_tree import CategoryTree
 from lorentzrec.data.item_columns import ItemColumns
 from lorentzrec.data.vocabulary import UNKNOWN
 from lorentzrec.errors import InputError
-from lorentzrec.points.complements import POPULARITY, Complements
+from lorentzrec.points.complements import PAIRS_AT_ONCE, POPULARITY, Complements
 from lorentzrec.points.fallbacks import Cause, Fallback, history_fallbacks
 from lorentzrec.points.points import History
 from lorentzrec.points.ranking import Ranker
@@ -74,19 +75,19 @@ class Outfits:
         self.count = columns.count
         """The number of items, new ones included."""
         self.prices: Floats | None = columns.numbers.get(PRICE)
-        self._pairs: Floats | None = None
+        self._pairs: Any = None
 
     def with_new(self, ranker: Ranker, columns: ItemColumns) -> Outfits:
         """The same with other new items. This is cheap."""
         found = Outfits(ranker, columns)
         if self.ranker.points.complements is not None:
             # The categories of other items keep their codes; the last row is that of items without a category.
-            pairs, more = self.pairs, len(found.tree.names) - len(self.tree.names)
-            if more:
-                old = [*range(len(self.tree.names)), len(found.tree.names)]
-                wider = np.zeros((len(found.tree.names) + 1,) * 2)
-                wider[np.ix_(old, old)] = pairs
-                pairs = wider
+            old, new = len(self.tree.names), len(found.tree.names)
+            pairs = self.pairs
+            if new > old:
+                entries = pairs.tocoo()
+                codes = tuple(np.where(indices == old, new, indices) for indices in entries.coords)
+                pairs = type(pairs)((entries.data, codes), (new + 1, new + 1))
             found._pairs = pairs
         return found
 
@@ -123,28 +124,36 @@ class Outfits:
         return found
 
     @property
-    def pairs(self) -> Floats:
-        """p(c, d) of all pairs of categories."""
+    def pairs(self) -> Any:
+        """p(c, d) of all pairs of categories that are bought together, as a sparse matrix: shops have thousands of
+        categories."""
         if self._pairs is None:
+            from scipy import sparse
+
             complements = self.complements
             assert complements is not None
             size, codes = len(self.tree.names) + 1, self.codes[: complements.item_count]
-            owners = np.repeat(codes * size, np.diff(complements.offsets))
-            owners += codes[complements.columns]
-            sums = np.bincount(owners, complements.values, size * size).reshape(size, size)
-            totals = np.bincount(codes, complements.counts, size)[:, None]
-            self._pairs = np.divide(sums, totals, out=np.zeros_like(sums), where=totals > 0)
+            totals = np.bincount(codes, complements.counts, size)
+            lengths, pairs = np.diff(complements.offsets), sparse.csr_array((size, size))
+            for first, last in spans_within(lengths, PAIRS_AT_ONCE):
+                span = slice(*complements.offsets[[first, last]])
+                owners = np.repeat(codes[first:last], lengths[first:last])
+                values = complements.values[span] / totals[owners]
+                pairs = pairs + sparse.csr_array((values, (owners, codes[complements.columns[span]])), (size, size))
+            self._pairs = pairs
         return self._pairs
 
     @cached_property
     def _usual_counts(self) -> Floats:
         """t_jj of each item as a candidate: the median of its category if no order has it."""
-        usual = self.counts.copy()
-        for code in np.unique(self.codes[self.counts == 0]).tolist():
-            members = self.codes == code
-            known = self.counts[members & (self.counts > 0)]
-            usual[members & (self.counts == 0)] = np.median(known) if len(known) else 0.0
-        return usual
+        known = np.flatnonzero(self.counts > 0)
+        known = known[np.lexsort((self.counts[known], self.codes[known]))]
+        numbers = np.bincount(self.codes[known], minlength=len(self.tree.names) + 1)
+        starts, some = make_offsets(numbers)[:-1], numbers > 0
+        sides = [self.counts[known[(starts + half)[some]]] for half in ((numbers - 1) // 2, numbers // 2)]
+        medians = np.zeros(len(numbers))
+        medians[some] = (sides[0] + sides[1]) / 2
+        return np.where(self.counts > 0, self.counts, medians[self.codes])
 
     @cached_property
     def _shares(self) -> Floats:
@@ -199,7 +208,7 @@ class Outfits:
     def _prior(self, basket: Rows) -> Floats:
         """By category: what the categories of the basket add to its items, but for their shares."""
         weights = PRIOR / (self.counts[basket] + PRIOR)
-        found: Floats = weights @ self.pairs[self.codes[basket]]
+        found: Floats = self.pairs[self.codes[basket]].T @ weights
         return found
 
     def _entries(self, basket: Rows) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -214,7 +223,7 @@ class Outfits:
         complements = self.complements
         assert complements is not None
         weights = 1 / (self.counts[basket] + PRIOR)
-        pairs = self.pairs[self.codes[basket][:, None], self.codes[rows]] * self._shares[rows]
+        pairs = self.pairs[self.codes[basket]][:, self.codes[rows]].toarray() * self._shares[rows]
         by_category = PRIOR * weights[:, None] * pairs
         by_item = np.zeros((len(basket), len(rows)))
         for position, item in enumerate(basket.tolist()):
@@ -324,11 +333,15 @@ def complete_rows(
         fallbacks += history_fallbacks(len(basket), int((basket == UNKNOWN).sum()), id_type=options.id_type)
     if len(known) and outfits.complements is None:
         fallbacks += (Fallback(Cause.NO_COMPLEMENTS),)
-    eligible = _find_eligible(outfits, known, options, wanted)
+    requested = _find_requested(outfits, options, wanted)
+    eligible, unpriced = requested.copy(), 0
+    eligible[options.excluded] = False
+    eligible[known] = False
     if wanted.budget is not None:
         assert outfits.prices is not None
         priced = eligible & np.isfinite(outfits.prices)
-        if unpriced := int(eligible.sum() - priced.sum()):
+        unpriced = int(eligible.sum() - priced.sum())
+        if unpriced:
             fallbacks += (Fallback(Cause.ITEMS_WITHOUT_PRICE, unpriced, int(eligible.sum())),)
         eligible = priced
     in_basket = np.setdiff1d(outfits.codes[known], [len(outfits.tree.names)])
@@ -353,10 +366,10 @@ def complete_rows(
     if filling.without_items:
         fallbacks += (Fallback(Cause.SLOTS_WITHOUT_ITEMS, filling.without_items, len(wanted.slots or ())),)
     if not len(rows):
-        if eligible.any() and wanted.budget is not None:
+        if wanted.budget is not None and (eligible.any() or unpriced):
             fallbacks += (Fallback(Cause.NOTHING_WITHIN_BUDGET),)
         else:
-            fallbacks += (explain_none(ranker.live_rows(new=True), np.flatnonzero(eligible), options.rules),)
+            fallbacks += (explain_none(ranker.live_rows(new=True), np.flatnonzero(requested), options.rules),)
     reasons = ranking.explain(rows) if options.reasons else None
     return RowResult(rows, scores, reasons, fallbacks, tuple(number for number in ruled.acted if number != NO_RULE))
 
@@ -399,29 +412,31 @@ class _Ranking:
         return self._outfits.explain(self._basket, rows)
 
 
-def _find_eligible(outfits: Outfits, basket: Rows, options: RowOptions, wanted: OutfitOptions) -> Booleans:
-    """Which items may be in an outfit, those of the categories of the basket included."""
-    eligible = outfits.live.copy()
+def _find_requested(outfits: Outfits, options: RowOptions, wanted: OutfitOptions) -> Booleans:
+    """Which items an outfit may have, but for the basket, what is excluded, and the categories of the basket."""
+    found = outfits.live.copy()
     if options.allowed is not None:
-        eligible &= make_mask(options.allowed, outfits.count)
-    eligible[options.excluded] = False
-    eligible[basket] = False
+        found &= make_mask(options.allowed, outfits.count)
     if len(outfits.tree.names):
-        eligible &= outfits.tree.codes != UNKNOWN
+        found &= outfits.tree.codes != UNKNOWN
     if wanted.slots is not None:
-        eligible &= make_mask(np.array(wanted.slots), len(outfits.tree.names) + 1)[outfits.codes]
-    return eligible
+        found &= make_mask(np.array(wanted.slots), len(outfits.tree.names) + 1)[outfits.codes]
+    return found
 
 
 def _check(outfits: Outfits, wanted: OutfitOptions) -> None:
-    if wanted.per_category < 1:
-        raise InputError(f"per_category={wanted.per_category}: give a whole number of at least 1")
+    if not _is_number(wanted.per_category, int | np.integer) or wanted.per_category < 1:
+        raise InputError(f"per_category={wanted.per_category!r}: give a whole number of at least 1")
     if wanted.budget is None:
         return
-    if not 0 < wanted.budget < float("inf"):
-        raise InputError(f"budget={wanted.budget}: give a number above 0")
+    if not _is_number(wanted.budget, int | float | np.number | Decimal) or not 0 < wanted.budget <= float_info.max:
+        raise InputError(f"budget={wanted.budget!r}: give a number above 0")
     if outfits.prices is None:
         raise InputError(f"a budget needs prices, and the items have no column {PRICE!r} with numbers: give it")
+
+
+def _is_number(value: object, kinds: Any) -> bool:
+    return isinstance(value, kinds) and not isinstance(value, bool)
 
 
 def _decimal(price: float) -> Decimal:

@@ -179,6 +179,14 @@ def test_each_alert_has_a_section_in_the_runbook_and_metrics_that_exist() -> Non
     assert named - known == set()
 
 
+def test_alert_rules_are_accepted_by_prometheus_and_fire_when_they_should() -> None:
+    promtool = shutil.which("promtool")
+    if promtool is None:
+        pytest.skip("promtool is not installed")
+    assert "SUCCESS" in run(promtool, "check", "rules", DEPLOY / "prometheus-rules.yaml")
+    assert "SUCCESS" in run(promtool, "test", "rules", ROOT / "tests/prometheus-rules-test.yaml")
+
+
 def test_extras_and_copied_files_exist() -> None:
     project = (ROOT / "pyproject.toml").read_text()
     for name in ("Dockerfile.service", "Dockerfile.train"):

@@ -117,9 +117,12 @@ class Shop:
                 row for page in pages for row in zip(page.users, page.items, page.times, page.weights, strict=True)
             )
             live = store.live_items()
+            log = [(change.revision, change.reason, change.who) for change in store.rules_log()]
+            rules = (None if (current := store.rules()) is None else current.document, log)
             arms = list(store.state().arms)
             versions = len(store.versions())
-        return {"points": points, "events": events, "live": live, "arms": arms, "versions": versions}
+        kept = {"points": points, "events": events, "live": live, "rules": rules}
+        return kept | {"arms": arms, "versions": versions}
 
     def days(self) -> list[dict[str, Any]]:
         """The entries of all runs that are over."""

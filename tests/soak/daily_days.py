@@ -1,8 +1,9 @@
 """Thirty days of the daily job with kills, a damaged file, a file delivered twice and a junk model, next to thirty calm
-days: both end with the same points, histories and live items."""
+days: both end with the same points, histories, live items and rules."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable
 from contextlib import closing
 from pathlib import Path
@@ -22,10 +23,15 @@ from tests.soak.outcome import Outcome
 
 DAYS, SHUFFLED, DAMAGED, TWICE, JUNK = 30, 20, 12, 14, 16
 KILLS = {2 + 3 * number: stage for number, stage in enumerate(STAGES)}
-"""Day -> the stage that is killed, both in its middle and at its end."""
+"""Day -> the stage that is killed, both in its middle and at its end. Of pruning this is moved to a day on which
+deliveries are compacted: on others nothing happens in its middle."""
+KILLS[24] = KILLS.pop(2 + 3 * STAGES.index("prune"))
+RULES_CHANGED = (6, 18)
 RULES = "full_every = 10"
 LIMITS = {"store/versions/*": 4, "daily/models/*": 4, "shop/deliveries/*": 4}
 """Folders -> how many there may be after a day. The histories of the store and the dataset grow with the events."""
+EXTRA_DISK = 1.1
+"""Bytes that the disturbed shop may have at the end, as a multiple of the other's."""
 
 
 def daily_days(outcome: Outcome, rounds: Iterable[int], folder: Path) -> None:
@@ -50,11 +56,18 @@ def daily_days(outcome: Outcome, rounds: Iterable[int], folder: Path) -> None:
                 for shop in (calm, disturbed):
                     with closing(open_store(f"file:{shop.folder / 'store'}")) as store:
                         store.change_live_items([], ["i7", "i8"])
+            if day in RULES_CHANGED:
+                document = json.dumps({"rules": [{"name": "old", "select": {"ids": [f"i{day}"]}, "exclude": True}]})
+                for shop in (calm, disturbed):
+                    with closing(open_store(f"file:{shop.folder / 'store'}")) as store:
+                        store.set_rules(document, reason=f"day {day}")
             outcome.count(days=1)
         ours, theirs = calm.outcome(), disturbed.outcome()
         for name in ours:
             outcome.fault(f"{name} differ", **{f"other_{name}": int(ours[name] != theirs[name])})
-        outcome.count(events=len(ours["events"]), kilobytes=disturbed.measure_disk() // 1000)
+        disk, more = calm.measure_disk(), disturbed.measure_disk()
+        outcome.fault(f"{more:,} bytes instead of {disk:,}", more_disk=int(more > EXTRA_DISK * disk))
+        outcome.count(events=len(ours["events"]), kilobytes=more // 1000, kilobytes_undisturbed=disk // 1000)
         outcome.done += 1
 
 
@@ -69,7 +82,8 @@ def _disturb(outcome: Outcome, shop: Shop, day: int) -> dict[str, Any]:
             stage = KILLS[day]
             code = shop.run_killed(stage, moment)
             outcome.count(kills=int(code == -9))
-            if code == 0:  # without deliveries to compact, nothing happens in the middle of pruning
+            outcome.fault(f"day {day}: {stage} was not killed: exit code {code}", not_killed=int(code != -9))
+            if code == 0:
                 return shop.days()[-1]
     if day == DAMAGED:
         good = shop.deliver(day).read_text()

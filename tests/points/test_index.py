@@ -257,3 +257,5 @@ def test_sampled_queries_are_those_of_customers_with_the_weights_of_their_events
     )
     queries = {tuple(query) for query in index.sample_queries(ranker.points, histories)}
     assert queries == {tuple(ranker.query(np.array([3, 8]), np.array([1, 9]))), tuple(ranker.query(np.array([5])))}
+    disliking = replace(histories, weights=np.array([1, 9, -2], np.float32))
+    assert len(index.sample_queries(ranker.points, disliking)) == 1, "bob likes nothing, and so has no point"

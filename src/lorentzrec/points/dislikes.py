@@ -25,12 +25,17 @@ def find_taken_back(
     Events are oldest first; `times` are NaN for what is only looked at. owners: whose event each is; None: all are of
     one customer.
     """
-    keys = items if owners is None else np.stack([owners, items], axis=1)
-    pairs = np.unique(keys, axis=0, return_inverse=True)[1].ravel()
+    taken_back: Booleans = weights < 0
+    if not taken_back.any():
+        return taken_back
+    keys = items.astype(np.int64)
+    if owners is not None:
+        keys += owners * (int(items.max()) + 1)
+    pairs = np.unique(keys, return_inverse=True)[1]
     liked = weights > 0 if times is None else (weights > 0) & ~np.isnan(times)
     newest = np.full(len(items), -1)
     np.maximum.at(newest, pairs[liked], np.flatnonzero(liked))
-    taken_back: Booleans = (weights < 0) & (newest[pairs] > np.arange(len(items)))
+    taken_back &= newest[pairs] > np.arange(len(items))
     return taken_back
 
 

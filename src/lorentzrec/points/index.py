@@ -356,7 +356,9 @@ def sample_queries(points: Points, histories: Interactions | None, seed: int = 0
     nearest to a random item."""
     random = np.random.default_rng(seed)
     if histories is not None and len(histories):
-        customers = np.flatnonzero(histories.lengths)
+        # Customers who only dislike items have no query point.
+        liked = histories.user_rows if histories.weights is None else histories.user_rows[histories.weights > 0]
+        customers = np.flatnonzero(np.bincount(liked))
         drawn = random.choice(customers, min(2 * SAMPLED_QUERIES, len(customers)), replace=False)
         return np.stack([points.query(*read_history(histories, row).for_query) for row in drawn])
     centres = random.integers(0, len(points), min(2 * SAMPLED_QUERIES, len(points)))

@@ -19,7 +19,7 @@ from lorentzrec.geometry.hyperboloid import lift
 from lorentzrec.points import outfits as module
 from lorentzrec.points.complements import Complements, build_complements, choose_neighbours
 from lorentzrec.points.fallbacks import FallbackKind
-from lorentzrec.points.outfits import OutfitOptions, Outfits, complete_rows
+from lorentzrec.points.outfits import Filling, OutfitOptions, Outfits, complete_rows
 from lorentzrec.points.points import Points
 from lorentzrec.points.ranking import LiveSet, NewPoints, Ranker
 from lorentzrec.points.reasons import ReasonKind
@@ -223,6 +223,18 @@ def test_wanted_slots_are_filled_first_and_stay_affordable() -> None:
     bags = complete_rows(clothes(live=[0, 2]), np.array([0]), two, OutfitOptions(1, (*slots,)))
     assert bags.rows.tolist() == [2]
     assert [one.kind for one in bags.fallbacks] == [FallbackKind.SLOTS]
+
+
+def test_only_items_that_leave_enough_for_the_other_slots_are_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    looked_at, fits = list[int](), Filling.fits
+    monkeypatch.setattr(Filling, "fits", lambda self, row: looked_at.append(row) or fits(self, row))
+    outfits = clothes([9.0, 9.0, 3.0, 1.0, 3.0, 1.0, 3.0, 1.0, 0.5, 0.5, 0.5, 0.5])
+    slots = outfits.find_slots(["shoe", "hat", "bag"])
+    found = complete_rows(outfits, np.array([0]), RowOptions(k=3), OutfitOptions(2, slots, 3.5))
+    assert sorted(found.rows.tolist()) == sorted(looked_at) == [3, 5, 7]
+    looked_at.clear()
+    found = complete_rows(outfits, np.array([0]), RowOptions(k=3), OutfitOptions(2, slots))
+    assert sorted(found.rows.tolist()) == [2, 4, 6]
 
 
 def test_a_budget_is_exact_in_decimals() -> None:

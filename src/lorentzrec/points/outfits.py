@@ -268,6 +268,7 @@ class Filling:
         if wanted.slots is not None:
             self._wait_for(wanted.slots, eligible)
             self._open = make_mask(np.array([*self._waiting], np.int64), self._none + 1)
+        self._keep_slots_affordable()
 
     def _wait_for(self, slots: Sequence[int], eligible: Booleans) -> None:
         rows = np.flatnonzero(eligible)
@@ -290,23 +291,24 @@ class Filling:
     def possible(self) -> Booleans:
         """Which items `fits` may still be true of: never more of them later."""
         open_codes = self._open.copy()
+        if len(self._waiting) >= self._room:
+            open_codes = make_mask(np.array([*self._waiting], np.int64), self._none + 1)
         full = [code for code, taken in self._taken.items() if taken >= self._per_category and code != self._none]
         open_codes[full] = False
         found: Booleans = open_codes[self._codes]
         if self._prices is not None:
-            found &= self._prices <= float(self._left)
+            most = np.full(self._none + 1, float(self._most))
+            most[[*self._most_of]] = [float(price) for price in self._most_of.values()]
+            found &= self._prices <= most[self._codes]
         return found
 
     def fits(self, row: int) -> bool:
         code = int(self._codes[row])
         if not self._open[code] or (code != self._none and self._taken.get(code, 0) >= self._per_category):
             return False
-        others = [price for slot, price in self._waiting.items() if slot != code][: self._room - 1]
         if code not in self._waiting and len(self._waiting) >= self._room:
             return False
-        if self._prices is None:
-            return True
-        return _decimal(float(self._prices[row])) + sum(others, Decimal(0)) <= self._left
+        return self._prices is None or _decimal(float(self._prices[row])) <= self._most_of.get(code, self._most)
 
     def take(self, row: int) -> None:
         code = int(self._codes[row])
@@ -315,6 +317,15 @@ class Filling:
         self._room -= 1
         if self._prices is not None:
             self._left -= _decimal(float(self._prices[row]))
+        self._keep_slots_affordable()
+
+    def _keep_slots_affordable(self) -> None:
+        """Find out what the next item may cost, so that the cheapest items of the other slots that have room fit, too:
+        at most `_most`, or `_most_of` its slot, if that waits."""
+        waiting, others = list(self._waiting.items()), max(self._room - 1, 0)
+        self._most = self._left - sum((price for _, price in waiting[:others]), Decimal(0))
+        after = waiting[others][1] if len(waiting) > others else Decimal(0)  # has room if one before it is filled
+        self._most_of = {slot: self._most + price - after for slot, price in waiting[:others]}
 
 
 def complete_rows(

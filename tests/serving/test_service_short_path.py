@@ -23,7 +23,7 @@ from lorentzrec.serving.stores.store import Store
 from lorentzrec.serving.versions.version import open_version
 from lorentzrec.serving.worker.guarded_store import GuardedStore
 from lorentzrec.serving.worker.query import RankingOptions
-from lorentzrec.serving.worker.recommender import OUTFIT_PASSES, QUOTA_PASSES, Recommender
+from lorentzrec.serving.worker.recommender import OUTFIT_PASSES, QUOTA_PASSES, TRENDING_PASSES, Recommender
 from tests.serving.running_service import KEY, service_here, shop_store
 
 
@@ -246,6 +246,7 @@ def test_filters_and_rules_count_as_passes_over_the_catalogue(store: Store) -> N
 
     assert passes() == passes("similar") == 0
     assert passes("outfits") == OUTFIT_PASSES
+    assert passes("trending") == TRENDING_PASSES
     assert passes(categories=["hats"], set="gifts") == 2
     assert passes(where={"price": 3.0, "category": ["hats", "coats", "shoes"]}) == 2 + 2
     only = '{"name": "a", "routes": ["similar"], "select": {"ids": ["i1"]}, "only": true}'

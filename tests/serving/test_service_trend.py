@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
@@ -18,7 +19,11 @@ from lorentzrec.serving.client import Client
 from lorentzrec.serving.stores.address import open_store
 from lorentzrec.serving.stores.histories import Event
 from lorentzrec.serving.stores.store import Store
-from lorentzrec.serving.versions.version import write_version
+from lorentzrec.serving.versions.version import open_version, write_version
+from lorentzrec.serving.worker.guarded_store import GuardedStore
+from lorentzrec.serving.worker.metrics import Metrics
+from lorentzrec.serving.worker.recommender import Recommender
+from lorentzrec.serving.worker.trend_watcher import TrendWatcher
 from tests.serving.running_service import PATIENCE, Service, service_here, service_process, wait_until
 from tests.serving.small_shop import ITEMS, shop_model, shop_table
 
@@ -276,6 +281,37 @@ def test_each_arm_has_the_days_of_its_version(file_shop: Store, tmp_path: Path) 
     with service_here(file_shop.url, trend_seconds=0.05, poll_seconds=0.05) as service:
         wait_until(lambda: trending(service) == ["i1"] and trending(service, "&arm=flat") == ["i1", "i2"])
         assert service.get("/v1/trending?arm=flat").json()["days"] == 28.0
+
+
+def test_the_days_of_a_version_that_is_gone_are_neither_read_nor_kept(file_shop: Store, tmp_path: Path) -> None:
+    now, numbers = time.time(), np.full(ITEMS, 9, np.float32)
+    file_shop.add_events([Event(f"u{number}", "i1", now - DAY, "1") for number in range(150)])
+    file_shop.add_events([Event(f"v{number}", "i2", now - 20 * DAY, "1") for number in range(150)])
+    recommenders = list[Recommender]()
+    for days in (7.0, 28.0):
+        model = shop_model().with_points(trend=Trend(numbers, numbers, 0.0, days, now))
+        write_version(tmp_path / f"{days}", model, items=shop_table())
+        recommenders.append(Recommender(open_version(tmp_path / f"{days}")))
+    guarded = GuardedStore(lambda: file_shop, seconds=PATIENCE, threads=2)
+    watcher = TrendWatcher(guarded, Metrics(), PATIENCE)
+
+    def counted(*recommenders: Recommender) -> dict[float, int]:
+        for recommender in recommenders:
+            watcher.apply(recommender, "main")
+        watcher.refresh()
+        live = watcher.apply(recommenders[0], "main").trend
+        assert live is not None
+        assert live.counted is not None
+        return {days: int(counts.recent.sum()) for days, counts in live.counted.by_days.items()}
+
+    short, long = recommenders
+    assert counted(short, long) == {7.0: 150, 28.0: 300}
+    del long
+    recommenders.clear()
+    gc.collect()
+    assert counted(short) == {7.0: 150}
+    again = Recommender(open_version(tmp_path / "28.0"))
+    assert counted(again, short) == {7.0: 150, 28.0: 300}
 
 
 def test_a_fault_of_the_trend_does_not_keep_a_version_from_use(

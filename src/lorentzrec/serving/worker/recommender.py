@@ -58,6 +58,8 @@ NARROWED_SHARE = 2
 
 OUTFIT_PASSES = 20
 """An outfit scores all items by several arrays, as long as this many passes of NumPy."""
+TRENDING_PASSES = 40
+"""The first list of what is trending after customers were counted sorts all items: as long as many passes."""
 QUOTA_PASSES = 100
 """A quota that leaves too few items reads the ranking to its end, item by item: as long as many passes of NumPy."""
 
@@ -221,7 +223,7 @@ class Recommender:
     def count_scanned(self, options: ListOptions, route: Route) -> int:
         """How many rows filters and rules look at, about: each pass over the catalogue has one per item."""
         passes = bool(options.categories) + (options.set is not None)
-        passes += OUTFIT_PASSES * (route == "outfits")
+        passes += OUTFIT_PASSES * (route == "outfits") + TRENDING_PASSES * (route == "trending")
         for condition in options.where.values():
             passes += 1 + (len(condition).bit_length() if isinstance(condition, list | tuple) else 0)
         rules = None if self.rules is None else self.rules.by_route[route]

@@ -50,7 +50,7 @@ class TrendWatcher:
         self._store, self._metrics, self._seconds, self._announce = store, metrics, seconds, announce
         self._customers = RecentCustomers()
         self._mark: EventMark | None = None  # None: nothing was read
-        self._read_days = 0.0  # that the last complete reading went back
+        self._read_days = 0.0  # as far back, all events were read, and none was forgotten
         self._reread_at, self._reread_due = 0.0, 0.0  # of the monotonic clock: the last complete reading, and the next
         self._read = 0.0
         self._days: frozenset[float] = frozenset()  # lengths of the last days that versions in use need
@@ -93,9 +93,10 @@ class TrendWatcher:
         found = self._versions.get(version)
         if found is None:
             found = self._versions[version] = _OfVersion(version.points)
-        if found.usual.days not in self._days:
-            self._days |= {found.usual.days}
+        days = frozenset(one.usual.days for one in self._versions.values())
+        if not days <= self._days:
             self._wanted.set()
+        self._days = days
         if before is not None and before.new_items is recommender.new_items and counted is before.counted:
             return recommender
         rows = np.empty(0, np.int64) if counted is None else found.rows(version.items, counted)
@@ -133,6 +134,7 @@ class TrendWatcher:
     def refresh(self) -> None:
         """Read what arrived since the last reading, and count."""
         longest, begun, now = max(self._days), time.time(), time.monotonic()
+        self._read_days = min(self._read_days, longest)  # what is older may be forgotten
         if self._mark is not None and self._read_days >= longest and now < self._reread_due:
             events, mark = self._read_events(longest, self._mark)
             if mark.store == self._mark.store:
@@ -166,13 +168,14 @@ class TrendWatcher:
 
     def _count(self) -> None:
         customers, now = self._customers, time.time()
+        days_read = [days for days in self._days if days <= self._read_days]  # not of a version since the last reading
+        if self._mark is None or not days_read:
+            return
         customers.add(CollectedEvents(), now)  # those that were ahead
-        customers.forget_before(now - max(self._days) * SECONDS_PER_DAY)
-        by_days = {days: customers.count(days, now) for days in self._days}
+        customers.forget_before(now - max(days_read) * SECONDS_PER_DAY)
+        by_days = {days: customers.count(days, now) for days in days_read}
         self._metrics.trend_capped.set(max(counts.capped for counts in by_days.values()))
         self._metrics.trend_ahead.set(customers.ahead)
-        if self._mark is None:
-            return
         self._counted = Counted(
             customers.items, customers.numbers, by_days, customers.ahead, customers.left_out, now, self._read
         )

@@ -227,7 +227,12 @@ def test_wanted_slots_are_filled_first_and_stay_affordable() -> None:
 
 def test_only_items_that_leave_enough_for_the_other_slots_are_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
     looked_at, fits = list[int](), Filling.fits
-    monkeypatch.setattr(Filling, "fits", lambda self, row: looked_at.append(row) or fits(self, row))
+
+    def watched(filling: Filling, row: int) -> bool:
+        looked_at.append(row)
+        return fits(filling, row)
+
+    monkeypatch.setattr(Filling, "fits", watched)
     outfits = clothes([9.0, 9.0, 3.0, 1.0, 3.0, 1.0, 3.0, 1.0, 0.5, 0.5, 0.5, 0.5])
     slots = outfits.find_slots(["shoe", "hat", "bag"])
     found = complete_rows(outfits, np.array([0]), RowOptions(k=3), OutfitOptions(2, slots, 3.5))

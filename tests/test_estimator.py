@@ -257,6 +257,10 @@ def test_explain(recommender: MidpointRecommender, user_items: sparse.csr_matrix
     for same in (user_items[4], None, Interactions.from_csr(user_items).to_csr()[4]):
         assert recommender.explain(4, same, item)[:2] == (score, parts)
     assert recommender.explain(4, user_items, item, N=2)[1] == parts[:2]
+    disliking = sparse.csr_matrix(user_items[[4]], copy=True).astype(np.float32)
+    disliking.data[0] = -1
+    with pytest.raises(InputError, match=f"a dislike of item {disliking.indices[0]}, which"):
+        recommender.explain(4, disliking, disliking.indices[0])
     with pytest.raises(InputError, match="the item 99 is not known"):
         recommender.explain(4, user_items, 99)
     with pytest.raises(InputError, match="the history of user 4 is empty"):

@@ -158,6 +158,9 @@ class MidpointRecommender:
         [found] = model.recommend_many(
             [model.items.ids(history.items)], weights=given, k=1, exclude_seen=False, allow=[itemid]
         )
+        if not found.ids:
+            item = model.items.id(int(row[0]))
+            raise InputError(f"the history has a dislike of item {item!r}, which is not recommended: explain another")
         items, shares, *_ = find_shares(model.ranker, history, row)
         order = [index for index in np.argsort(-shares[0], kind="stable")[:N].tolist() if shares[0, index] > 0]
         parts = [(model.items.id(int(items[index])), float(shares[0, index])) for index in order]

@@ -25,7 +25,7 @@ from lorentzrec.learning.updating import update
 from lorentzrec.model.model import Model
 from lorentzrec.model.reality_check import OURS, CheckedSystem, RealityCheck
 from lorentzrec.serving.stores.address import open_store
-from tests.cli.command_line import error_of, run_json
+from tests.cli.command_line import error_of, run, run_json
 from tests.daily.simulated_days import Shop
 
 
@@ -82,6 +82,21 @@ def test_a_kill_in_every_stage_changes_nothing(tmp_path: Path) -> None:
     assert disturbed.outcome() == calm.outcome()
     assert [day["ndcg@10"] for day in disturbed.days()] == [day["ndcg@10"] for day in calm.days()]
     assert not list((tmp_path / "disturbed/shop/deliveries").glob("*"))
+
+
+def test_the_first_run_counts_a_dataset_that_was_there_and_what_it_appends(tmp_path: Path) -> None:
+    """Two days are prepared and compacted by hand; the first run appends the third one."""
+    shop = Shop(tmp_path / "a")
+    first, second = shop.deliver(0), shop.deliver(1)
+    run("prepare", first, "--out", tmp_path / "a/shop", "--duplicates", "exact")
+    run("prepare", "--append", second, "--out", tmp_path / "a/shop")
+    run("prepare", "--compact", "--out", tmp_path / "a/shop")
+    shop.deliver(2)
+    entry = shop.run()
+    counts = open_dataset(tmp_path / "a/shop").manifest["counts"]
+    assert counts["events"] == 1800
+    assert (entry["events"], entry["new_users"], entry["new_items"]) == (1800, counts["users"], counts["items"])
+    assert (entry["deliveries"], entry["repeated_deliveries"], entry["late"]) == (1, 0, 5)
 
 
 def test_files_that_are_damaged_repeated_or_corrected(tmp_path: Path) -> None:

@@ -180,15 +180,16 @@ class _Run:
                 repeated += 1
                 state.repeated.append(content)
         new = [one for one in list_deliveries(self.dataset.manifest) if one.digest not in state.reported]
-        result = {what: sum(getattr(one, what) for one in new) for what in COUNTS}
-        first, sizes = self.dataset.members[0], dict(self.dataset.manifest["counts"])
+        base, sizes = self.dataset.members[0].manifest["counts"], dict(self.dataset.manifest["counts"])
+        if not state.reported:  # the first part of the dataset has what was compacted
+            new = [one for one in new if one.folder is not None]
+        counted = {what: sum(getattr(one, what) for one in new) for what in COUNTS}
         if not state.reported:
-            base = first.manifest["counts"]
-            result |= {"events": base["events"], "new_users": base["users"], "new_items": base["items"]}
+            for what, name in (("events", "events"), ("new_users", "users"), ("new_items", "items")):
+                counted[what] += base[name]
         state.reported = [*self.dataset.deliveries]
         refused = {address: why[-1] for address, why in state.refused.items()}
-        result |= {"deliveries": len(new), "repeated_deliveries": repeated, "refused": refused, "dataset": sizes}
-        return result
+        return counted | {"deliveries": len(new), "repeated_deliveries": repeated, "refused": refused, "dataset": sizes}
 
     def evaluate(self) -> dict[str, Any]:
         """Measure the model on the new events, before it learns them."""

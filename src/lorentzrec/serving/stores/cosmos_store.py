@@ -235,8 +235,10 @@ class CosmosStore(CosmosVersions, Store):
         begun = time.monotonic()
         store = self._salt() or ""
         start = since - LATEST_SECONDS if after is None else after.arrived - OVERLAP_SECONDS
-        notes = self._all_histories.scan("c.erased", "c.id = 'erased' AND c._ts >= @start", start=math.floor(start))
-        erased = max((float(note["erased"]) for note in notes), default=0.0 if after is None else after.erased)
+        notes = self._all_histories.scan("c._ts", "c.id = 'erased' AND c._ts >= @start", start=math.floor(start))
+        moments = [int(note["_ts"]) for note in notes]  # by the clock of the store: those of machines differ
+        last = max(moments, default=0)
+        erased = last + moments.count(last) / 1e6 if moments else 0.0 if after is None else after.erased
         newest = 0.0 if after is None else after.arrived
         changed = self._all_histories.scan(
             "c.user, c.events, c._ts", "IS_DEFINED(c.events) AND c._ts >= @start", start=math.floor(start)

@@ -86,7 +86,7 @@ class EventMark(NamedTuple):
     arrived: float
     """When the newest event arrived, by the clock of the store."""
     erased: float
-    """When the last customer was erased."""
+    """Differs after a customer was erased."""
     store: str = ""
     """Differs in another store, which may have taken the place of the first one."""
 

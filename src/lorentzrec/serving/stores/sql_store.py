@@ -48,8 +48,8 @@ RULES = "revision, time, reason, who"
 """The columns of a change of rules, in the order of `RuleChange`; the document is the last one."""
 PAGE_EVENTS = 50_000
 """Events that `all_events` reads at a time: in a file store, a reader delays the removal of erased bytes."""
-MARKED = (("arrived", "events"), ("time", "erasures"))
-"""The columns of an `EventMark`, with their tables."""
+MARKED = (("max(arrived)", "events"), ("sum(CAST(time AS numeric))", "erasures"))
+"""The numbers of an `EventMark`, with their tables. Clocks of machines differ, so an erasure may not be the newest."""
 ENTRY = "version, time, reason, rejected, arm, share"
 """The columns of an entry of the log, in the order of `Activation`."""
 PRUNED_EVENTS = 5000
@@ -181,8 +181,9 @@ class SqlStore(Store, Protocol):
         self, since: float, take: Callable[[RecentEvents], None], after: EventMark | None = None
     ) -> EventMark:
         sql = self.dialect
-        newest, erased = (f"(SELECT coalesce(max({column}), 0) FROM {sql.schema}.{table})" for column, table in MARKED)
-        mark = EventMark(*self._rows(f"SELECT {newest}, {erased}, salt FROM {sql.schema}.privacy")[0])
+        newest, erased = (f"(SELECT coalesce({number}, 0) FROM {sql.schema}.{table})" for number, table in MARKED)
+        arrived_last, erasures, salt = self._rows(f"SELECT {newest}, {erased}, salt FROM {sql.schema}.privacy")[0]
+        mark = EventMark(arrived_last, float(erasures), salt)
         start = since - LATEST_SECONDS if after is None else after.arrived - OVERLAP_SECONDS
         query = (
             f"SELECT arrived, user_id, item_id, time FROM {sql.schema}.events WHERE arrived >= {sql.parameter}"

@@ -93,6 +93,11 @@ def test_items_without_recent_events_are_removed(model: Model) -> None:
     assert gone in model.items
     assert len(updated.items) == len(model.items) - 1
     assert values(updated, NoteKind.PRUNED) == {"items": 1, "events": lost}
+    assert kept.times is not None
+    times = kept.times.copy()
+    times[-1] = 4e9
+    ahead = update(model, replace(kept, times=times), prune_after=45, progress=False)
+    assert values(ahead, NoteKind.PRUNED)["items"] == 1, "days are counted from the newest event before now"
 
 
 def test_only_live_items_stay(model: Model) -> None:

@@ -106,6 +106,13 @@ def test_files_updates_and_new_items_keep_them(model: Model, tmp_path: Path) -> 
     without = update(model.with_points(complements=None), more, progress=False)
     assert without.complements is None, "an update learns what its start model has learned"
 
+    kinds = ["coat-a", "shoe-a", "hat-a"]
+    days = [86_400 * (100 + number) for number in range(30)]
+    singles = Interactions.from_pairs([f"s{number // 3}" for number in range(30)], kinds * 10, days)
+    forgotten = update(model, singles, progress=False)
+    assert forgotten.complements is None
+    assert any("fewer than half of these events have an order" in note for note in forgotten.notes)
+
     events = Interactions.from_pairs(["n"] * 2, ["coat-a", "bag-a"], [10**9, 10**9])
     added = model.add_items(events=events)
     assert added.complements is not None

@@ -125,6 +125,8 @@ class TrainingRun:
         self._make_tables()
         tables = self.history_table, self.item_table
         self.notes = [*map(Note.of_text, data.notes), *recency_notes]
+        if start is not None and start.complements is not None and not data.in_orders:
+            self.note(NoteKind.COMPLEMENTS_LEFT_OUT)
         if start is not None:
             self.notes += start_from(start, data, self.config, *tables, self.attributes)
         _, self.learners, self.positives = find_learners(self.training_data, self.config)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import Annotated, Any
 
@@ -105,7 +106,8 @@ def _kept_items(data: Interactions, prune_after: float | None, live: Iterable[Id
             raise InputError("prune_after needs times, and these events have none: give times, or a list of live items")
         newest = np.full(len(data.items), -np.inf)
         np.maximum.at(newest, data.item_rows, data.times)
-        keep &= newest >= data.times.max() - prune_after * SECONDS_PER_DAY
+        counted = data.times[data.times <= time.time()].astype(np.float64)  # later ones are of a wrong clock
+        keep &= newest >= counted.max(initial=-np.inf) - prune_after * SECONDS_PER_DAY
     if live is not None:
         rows = data.items.rows(list(live))
         keep &= make_mask(rows[rows != UNKNOWN], len(data.items))

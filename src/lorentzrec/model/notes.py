@@ -62,6 +62,7 @@ class NoteKind(StrEnum):
     PRUNED = "pruned"
     ATTRIBUTES = "attributes"
     ATTRIBUTES_LEFT_OUT = "attributes_left_out"
+    COMPLEMENTS_LEFT_OUT = "complements_left_out"
     MASSES_LEFT_OUT = "masses_left_out"
     OTHER_ITEMS = "other_items"
     KNOWN_ITEMS = "known_items"
@@ -143,6 +144,8 @@ _TEXTS = {
     NoteKind.UPDATED: "trained on {new:new event|new events} and {old:earlier event|earlier events}",
     NoteKind.ATTRIBUTES: "{items:item has|items have} attributes, {attributes:,} in all",
     NoteKind.ATTRIBUTES_LEFT_OUT: "the start model has attributes, which Keras does not train: this model has none",
+    NoteKind.COMPLEMENTS_LEFT_OUT: "the start model has learned what is bought together, and fewer than half of "
+    "these events have an order with several events: this model has not learned it",
     NoteKind.MASSES_LEFT_OUT: "items have no masses, which Keras does not learn: the local engine does, with "
     "{dimension} dimensions",
     NoteKind.OTHER_ITEMS: "{items:item has|items have} attributes and are not in the data: not used",

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lorentzrec.data.arrays import Floats, Integers, make_offsets, spans_within, strongest
+from lorentzrec.data.arrays import Floats, Integers, are_lists_of_entries, make_offsets, spans_within, strongest
 from lorentzrec.data.interactions import Interactions
 from lorentzrec.data.splitting import SECONDS_PER_DAY
 from lorentzrec.errors import InputError
@@ -47,15 +47,9 @@ class Complements:
     """How much the scores of points count in an outfit; 0: not at all."""
 
     def __post_init__(self) -> None:
-        arrays = (self.offsets, self.columns, self.values, self.counts)
-        count = len(self.offsets) - 1 if self.offsets.ndim == 1 else -1
         if (
-            [(array.dtype.str, array.ndim) for array in arrays] != [("<i8", 1), ("<i4", 1), ("<f4", 1), ("<f4", 1)]
-            or count < 0
-            or (self.columns.shape, self.counts.shape) != (self.values.shape, (count,))
-            or (self.offsets[0], self.offsets[-1]) != (0, len(self.columns))
-            or (np.diff(self.offsets) < 0).any()
-            or (len(self.columns) and not 0 <= self.columns.min() <= self.columns.max() < count)
+            not are_lists_of_entries(self.offsets, self.columns, self.values)
+            or (self.counts.dtype.str, self.counts.shape) != ("<f4", (self.item_count,))
             or not (np.isfinite(self.values).all() and (self.values > 0).all())
             or not (np.isfinite(self.counts).all() and (self.counts >= 0).all())
             or not 0 <= self.point_weight < np.inf

@@ -35,7 +35,7 @@ def small_shop(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_it_ends_with_commands_that_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = tmp_path / "my demo"
     text = run("demo", "--no-serve", "--out", folder).stdout
-    assert re.search(r"hr@10 +hyperboloid .*\n +euclidean .*\n +popularity ", text)
+    assert re.search(r"hr@10 +hyperboloid .*\n +euclidean .*\n +popularity .*\n +item-knn ", text)
     assert text.count("Recommendations") == 2
     assert "Running Top" in text
     (outfit,) = re.findall(r"Completing this basket to an outfit:\n  (.*)\n", text)
@@ -44,7 +44,7 @@ def test_it_ends_with_commands_that_work(tmp_path: Path, monkeypatch: pytest.Mon
     change_folder, *commands = [shlex.split(line) for line in text.partition("Next steps:")[2].splitlines() if line]
     monkeypatch.chdir(change_folder[1])
     *commands, serve = commands
-    assert len(commands) == 6
+    assert len(commands) == 7
     for program, *arguments in commands:
         assert program == "lorentzrec"
         run(*arguments)
@@ -90,16 +90,19 @@ def test_it_ends_in_a_page_and_ctrl_c_ends_that(tmp_path: Path) -> None:
         with served(tmp_path) as (process, address, printed), httpx.Client(base_url=address, timeout=60) as http:
             wait_until_ready(http)
             page = http.get("/")
-            query: dict[str, Any] = {"user": "c017", "k": 3, "reasons": True}
+            query: dict[str, Any] = {"user": "c017", "k": 5, "reasons": True}
             response = http.post("/v1/recommend", json=query).json()
             information = http.get("/v1/model").json()
+            rules = http.get("/v1/rules").json()["rules"]
             process.send_signal(signal.SIGINT)
             assert process.wait(60) == 0
     assert f"note: port 8000 is in use, so the page is on port {address.rpartition(':')[2]}" in printed
     assert page.headers["content-type"].startswith("text/html")
-    assert len(response["items"]) == 3
+    assert len(response["items"]) == 5
     assert response["degraded"] is response["fallback"] is None
     assert all(item["title"] and item["category"] for item in response["items"])
+    assert [(item["id"], item["new"]) for item in response["items"]][demo.RULE_POSITION - 1] == (demo.NEW_ITEM, True)
+    assert response["rules"] == [rule["name"] for rule in rules] == [demo.RULE]
     assert information["map"] is not None
     assert [(one["arm"], one["geometry"]) for one in information["arms"]] == [
         ("main", "hyperboloid"),
@@ -130,6 +133,8 @@ def test_it_names_a_script_that_is_not_on_the_path(tmp_path: Path, monkeypatch: 
 def test_its_numbers_are_those_of_its_folder(tmp_path: Path) -> None:
     result = run_json("demo", "--out", tmp_path)
     test = Interactions.from_dataset(tmp_path / "shop", "test")
+    assert test.times is not None
+    assert 0 <= time.time() - test.times.max() < 7 * 86_400, "the shop is of the last days"
     for geometry in ("hyperboloid", "euclidean"):
         model = load(tmp_path / geometry)
         assert model.config.geometry == geometry

@@ -211,7 +211,7 @@ def test_without_categories_nothing_mentions_them(visit: Visit, shop: Shop) -> N
 def test_the_tour_does_not_cover_what_it_explains(visit: Visit) -> None:
     visit.open()
     visit.page.locator("#show-tour").click()
-    for _ in range(4):
+    for _ in range(6):
         target, card = box_of(visit, ".toured"), box_of(visit, "#tour")
         below = target["y"] + target["height"] <= card["y"]
         assert below or target["x"] + target["width"] <= card["x"]
@@ -230,11 +230,11 @@ def test_the_tour_is_for_first_visitors_only(visit: Visit) -> None:
     expect(tour).to_be_visible()
     expect(visit.page.locator("#tour-next")).to_be_focused()
     seen = []
-    for place in range(1, 5):
-        expect(visit.page.locator("#tour-place")).to_have_text(f"{place} of 4")
+    for place in range(1, 7):
+        expect(visit.page.locator("#tour-place")).to_have_text(f"{place} of 6")
         seen.append(visit.page.locator(".toured").get_attribute("id"))
         visit.page.locator("#tour-next").click()
-    assert seen == ["stage", "search", "customer-place", "results-heading"]
+    assert seen == ["stage", "search", "customer-place", "results-heading", "experiences", "other-arm"]
     expect(tour).to_be_hidden()
     assert visit.page.locator(".toured").count() == 0
     visit.page.reload()

@@ -151,6 +151,46 @@ def test_prices_and_pictures_are_shown(pictured: None, visit: Visit) -> None:
     visit.faults.clear()
 
 
+def test_an_item_without_a_picture_has_a_drawing(visit: Visit) -> None:
+    visit.open()
+    assert visit.page.locator(f"{OWN_LINES} > svg.drawn[aria-hidden=true]").count() == len(visit.results())
+    drawn = """async (items) => {
+        const { drawingOf } = await import("/page/drawing.js");
+        return items.map((item) => [...drawingOf(item).querySelectorAll(":scope > path")].map((path) =>
+          path.getAttribute(path.getAttribute("fill").startsWith("hsl") ? "fill" : "d")));
+    }"""
+    ids = [{"id": "p1", "category": "Jeans"}, {"id": "p2", "category": "Slim jeans"}, {"id": "p1", "category": "Bag"}]
+    others = [{"id": "p1", "category": None}, {"id": "p1", "category": "Jeans"}]
+    jeans, slim, bag, unknown, again = visit.page.evaluate(drawn, ids + others)
+    assert jeans == again
+    assert (jeans[1] == slim[1], jeans[0] == slim[0]) == (True, False), (
+        "the shape is of the category, the colour is not"
+    )
+    assert jeans[0] == bag[0] == unknown[0]
+    assert len({shape for _, shape in (jeans, bag, unknown)}) == 3
+
+
+def test_a_rule_and_a_new_product_are_part_of_the_tour(visit: Visit, shop: Shop, without_rules: None) -> None:
+    (first,) = shop.service.http.get("/v1/items?limit=1").json()["items"]
+    new = {"title": "New", "category": first["category"], "like": [first["id"]]}
+    assert shop.service.http.put("/v1/items/new-1", json=new).status_code == 200
+    pin = {"name": "New first", "select": {"ids": ["new-1"]}, "pin": 1}
+    assert shop.service.http.put("/v1/rules", json={"rules": [pin]}).status_code == 200
+    try:
+        recommend = {"history": [first["id"]], "k": 1}
+        wait_until(lambda: shop.service.http.post("/v1/recommend", json=recommend).json()["items"][0]["new"])
+        visit.open()
+        visit.page.locator("#show-tour").click()
+        for _ in range(6):
+            visit.page.locator("#tour-next").click()
+        expect(visit.page.locator("#rules-note.toured")).to_have_text("Rule that acted on this list: New first.")
+        visit.page.locator("#tour-next").click()
+        expect(visit.page.locator(".new.toured")).to_have_text("new")
+        expect(visit.page.locator(f"{OWN_LINES} >> nth=0 >> .because")).to_have_text("")
+    finally:
+        assert shop.service.http.delete("/v1/items/new-1").status_code == 200
+
+
 @needs_axe
 @pytest.mark.parametrize("visit", [{"color_scheme": "light"}, {"color_scheme": "dark"}], indirect=True)
 def test_axe_finds_nothing_serious_while_a_rule_is_tried(visit: Visit) -> None:

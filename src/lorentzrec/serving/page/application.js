@@ -9,7 +9,7 @@ import { examplesOfCategories, examplesOfMap } from "./examples.js";
 import { fillResults, fillHistory, markCentral } from "./item_lists.js";
 import { KnownItems } from "./known_items.js";
 import { Legend } from "./legend.js";
-import { SCORES, factsOf, isPopular, noticeOf, outfitPriceOf, rulesOf } from "./notices.js";
+import { SCORES, factsOf, isPopular, isRecent, noticeOf, outfitPriceOf, rulesOf } from "./notices.js";
 import { COLOURED } from "./palette.js";
 import { Picture } from "./picture.js";
 import { RuleTrial } from "./rule_trial.js";
@@ -215,7 +215,7 @@ class Application {
   #showResults() {
     const [result, other] = this.results;
     const { experiences } = this;
-    byId("results-heading").textContent = experiences.heading;
+    byId("results-heading").textContent = isRecent(result) ? "Popular now" : experiences.heading;
     byId("leave-item").hidden = !experiences.item;
     experiences.mark(this.customer.liked.length === 0);
     this.trial.offer(result.items, this.model?.categories ?? []);
@@ -241,6 +241,7 @@ class Application {
       shared,
       scored,
       explained,
+      ruled: Boolean(result.rules?.length),
       colourOf: (/** @type {string | null} */ category) => this.#colourOf(category),
       add: (/** @type {Item} */ item) => this.add(item),
       similar: (/** @type {Item} */ item) => this.#showItem("similar", item),

@@ -1,5 +1,6 @@
 /** Lists of items: the history, and results with their reasons and buttons. */
 
+import { drawingOf } from "./drawing.js";
 import { element, swatchOf, titleOf } from "./element.js";
 import { priceOf, scoreOf } from "./notices.js";
 
@@ -39,8 +40,8 @@ export function fillHistory(list, items, remove, whenEmpty) {
   refill(list, lines.reverse(), whenEmpty);
 }
 
-/** @param {import("./service.js").Reason[] | undefined} reasons */
-function because(reasons) {
+/** @param {import("./service.js").Reason[] | undefined} reasons @param {boolean} ruled whether rules acted, which may be why an item is here */
+function because(reasons, ruled) {
   const share = (/** @type {import("./service.js").Reason} */ reason) => (reasons?.length === 1 ? "" : `\u00a0(${Math.round(100 * reason.share)}\u00a0%)`);
   const named = (/** @type {import("./service.js").ReasonKind} */ kind, /** @type {string} */ words) => {
     const names = (reasons ?? []).filter((reason) => reason.kind === kind).map((reason) => `${reason.title || reason.item}${share(reason)}`);
@@ -50,7 +51,7 @@ function because(reasons) {
   const again = before.map((reason) => (reason.bought && reason.bought > 1 ? `bought before, ${reason.bought} times` : "bought before"));
   const trending = (reasons ?? []).filter((reason) => reason.kind === "trending").map((reason) => `more popular than usual${share(reason)}`);
   const parts = [...again, ...named("often_after", "often bought after"), ...named("often_with", "often bought with"), ...named("category_with", "of a category that goes with that of"), ...named("near", "because of"), ...trending];
-  return element("p", { className: "because" }, parts.length ? parts.join("; ") : "fits the history as a whole");
+  return element("p", { className: "because" }, parts.length ? parts.join("; ") : ruled ? "" : "fits the history as a whole");
 }
 
 /**
@@ -60,6 +61,7 @@ function because(reasons) {
  * @param {Set<string>} options.shared ids that the other list contains, too
  * @param {Scored} options.scored
  * @param {boolean} options.explained whether items of the history are given as reasons
+ * @param {boolean} options.ruled whether rules acted on the list
  * @param {(category: string | null) => string} options.colourOf
  * @param {(item: Item) => void} options.add
  * @param {(item: Item) => void} options.similar
@@ -67,7 +69,7 @@ function because(reasons) {
  * @param {((item: Item) => void) | null} options.show a title is pressed; null where there is no disk
  * @param {(place: number) => void} [options.emphasise] a line is pointed at (-1: none)
  */
-export function fillResults(list, items, { shared, scored, explained, colourOf, add, similar, alternatives, show, emphasise }) {
+export function fillResults(list, items, { shared, scored, explained, ruled, colourOf, add, similar, alternatives, show, emphasise }) {
   // One word for the scores of a list, also where only some are raised.
   const raised = scored === "distance" && items.some(({ because: reasons }) => reasons?.some(({ kind }) => kind !== "near"));
   const lines = items.map((item, place) => {
@@ -82,7 +84,7 @@ export function fillResults(list, items, { shared, scored, explained, colourOf, 
     const line = element(
       "li",
       { className: shared.has(item.id) ? "shared" : "", data: { id: item.id } },
-      ...(item.image ? [element("img", { className: "picture", src: item.image, alt: "", loading: "lazy" })] : []),
+      item.image ? element("img", { className: "picture", src: item.image, alt: "", loading: "lazy" }) : drawingOf(item),
       element("span", { className: "place", "aria-hidden": "true" }, String(place + 1)),
       element("p", { className: "title" }, show && !item.new ? button("show", `Show ${title} on the disk`, show, title) : title),
       element(
@@ -94,7 +96,7 @@ export function fillResults(list, items, { shared, scored, explained, colourOf, 
         ...(item.new ? [element("em", { className: "new", title: "The model does not contain this item yet: its first customers or similar items place it." }, "new")] : []),
         ...(shared.has(item.id) ? [element("em", {}, "in both")] : []),
       ),
-      ...(explained ? [because(item.because)] : []),
+      ...(explained ? [because(item.because, ruled)] : []),
       element(
         "div",
         { className: "buttons" },

@@ -31,6 +31,9 @@ export function noticeOf({ fallback, fallback_kinds, degraded }) {
 /** Whether the items are the most popular ones, scored by how often they were chosen. @param {import("./service.js").Recommendations} result */
 export const isPopular = ({ fallback_kinds }) => fallback_kinds.includes("popular");
 
+/** Whether the most popular items are those of the last days. @param {import("./service.js").Recommendations} result */
+export const isRecent = ({ fallback_kinds }) => fallback_kinds.includes("recent");
+
 /** What scores are. */
 export const SCORES = {
   distance: "the distance, smaller is better",

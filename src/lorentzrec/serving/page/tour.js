@@ -1,14 +1,18 @@
-/** A tour for first visitors: four short steps that can be skipped, and that do not return by themselves. */
+/** A tour for first visitors: short steps that can be skipped, and that do not return by themselves. */
 
 import { byId } from "./element.js";
 
 const KEY = "lorentzrec-tour";
-/** Takes about twenty seconds to read. */
+/** Takes about half a minute to read. Steps about what this page does not show are left out. */
 const STEPS = [
-  { target: "stage", text: "Each dot is an item. Items chosen by the same customers are close together; the more popular, the larger and the nearer to the centre." },
-  { target: "search", text: "Search for items you like, or click a dot. They form your history, shown as orange rings." },
-  { target: "customer-place", text: "The star is you: the midpoint of your history. It moves with each item you add or remove." },
-  { target: "results-heading", text: "The items that fit you best, with reasons. Their numbers are the same on the disk." },
+  { target: "#stage", text: "Each dot is an item. Items chosen by the same customers are close together; the more popular, the larger and the nearer to the centre." },
+  { target: "#search", text: "Search for items you like, or click a dot. They form your history, shown as orange rings." },
+  { target: "#customer-place", text: "The star is you: the midpoint of your history. It moves with each item you add or remove." },
+  { target: "#results-heading", text: "The items that fit you best, with reasons. Their numbers are the same on the disk." },
+  { target: "#experiences", text: "Three more lists: similar items, what to buy instead, and what goes with the history." },
+  { target: "#other-arm", text: "Two models are in use. Compare their lists side by side." },
+  { target: "#rules-note:not(:empty)", text: "A rule of the shop changed this list, and its name is given here. Try a rule of your own above." },
+  { target: "#own-results .new", text: "This product is new. No model was trained on it: similar items or its first customers place it." },
 ];
 
 /** Whether the reader has seen the tour; also where that cannot be stored, since it would return on every visit. */
@@ -32,7 +36,7 @@ export function beginTour() {
   } catch {} // asked for with the button: it runs all the same
   const card = byId("tour");
   const before = document.activeElement;
-  const steps = STEPS.filter(({ target }) => byId(target).checkVisibility());
+  const steps = STEPS.filter(({ target }) => document.querySelector(target)?.checkVisibility());
   let place = -1;
 
   const unmark = () => document.querySelector(".toured")?.classList.remove("toured");
@@ -52,8 +56,9 @@ export function beginTour() {
     byId("tour-text").textContent = text;
     byId("tour-place").textContent = `${place + 1} of ${steps.length}`;
     byId("tour-next").textContent = place === steps.length - 1 ? "Done" : "Next";
-    byId(target).classList.add("toured");
-    byId(target).scrollIntoView({ block: "nearest" });
+    const shown = document.querySelector(target); // a list may have been replaced meanwhile
+    shown?.classList.add("toured");
+    shown?.scrollIntoView({ block: "nearest" });
   };
 
   byId("tour-next").onclick = next;

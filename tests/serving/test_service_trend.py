@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from litestar.testing import TestClient
 
+from lorentzrec.errors import StoreUnavailable
 from lorentzrec.points.trend import Trend
 from lorentzrec.serving.client import Client
 from lorentzrec.serving.stores.address import open_store
@@ -312,6 +313,24 @@ def test_the_days_of_a_version_that_is_gone_are_neither_read_nor_kept(file_shop:
     assert counted(short) == {7.0: 150}
     again = Recommender(open_version(tmp_path / "28.0"))
     assert counted(again, short) == {7.0: 150, 28.0: 300}
+
+
+def test_a_store_that_cannot_list_its_events_still_reads_histories(
+    file_shop: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    failed = list[bool]()
+
+    def fail(*_: object) -> None:
+        failed.append(True)
+        raise StoreUnavailable("throttled")
+
+    monkeypatch.setattr(type(file_shop), "recent_events", fail)
+    with service_here(file_shop.url, trend_seconds=0.05, poll_seconds=PATIENCE) as service:
+        wait_until(lambda: len(failed) > 2)
+        found = service.get("/v1/users/ann/recommendations").json()
+        assert found["degraded"] is None
+        warning = "the trend cannot be counted from the events; see the log of the service"
+        assert warning in service.get("/readyz").json()["warnings"]
 
 
 def test_a_fault_of_the_trend_does_not_keep_a_version_from_use(

@@ -79,11 +79,13 @@ class GuardedStore:
         *,
         probe: bool = False,
         writes: bool = False,
+        long: bool = False,
         seconds: float = 0.0,
     ) -> Result:
         """The result of `work`, called with the store. `StoreUnavailable` if the store fails, is slow or too busy.
 
         writes: `work` changes the store.
+        long: `work` reads so much that its failure says nothing about other calls; the caller logs it.
         seconds: its deadline, if it needs more time than other calls.
         """
         if self.trouble is not None and not probe:
@@ -92,7 +94,7 @@ class GuardedStore:
             self._check_writes()
         limit, begun = max(self.seconds, seconds), time.perf_counter()
         try:
-            return self._call(work, limit, probe, writes)
+            return self._call(work, limit, probe, writes, long)
         finally:
             self._observe("write" if writes else "poll" if probe else "read", time.perf_counter() - begun)
 
@@ -137,29 +139,29 @@ class GuardedStore:
         try:
             outcome: _AwaitedOutcome[Result] = _AwaitedOutcome()
             self._awaited.submit(lambda: work(self._opened()), outcome, 0.0)
-            with self._judge(limit, probe=False, writes=True):
+            with self._judge(limit, probe=False, writes=True, long=False):
                 return await outcome.result(limit)
         finally:
             self._observe("write", time.perf_counter() - begun)
 
-    def _call(self, work: Callable[[Store], Result], limit: float, probe: bool, writes: bool) -> Result:
+    def _call(self, work: Callable[[Store], Result], limit: float, probe: bool, writes: bool, long: bool) -> Result:
         outcome: _Outcome[Result] = _Outcome()
         (self._writes if writes else self._reads).submit(lambda: work(self._opened()), outcome, limit)
-        with self._judge(limit, probe, writes):
+        with self._judge(limit, probe, writes, long):
             return outcome.result(limit)
 
     @contextmanager
-    def _judge(self, limit: float, probe: bool, writes: bool) -> Iterator[None]:
+    def _judge(self, limit: float, probe: bool, writes: bool, long: bool) -> Iterator[None]:
         """Draw conclusions from the end of a call: whether the store responds, and whether it can be written to."""
         try:
             yield
         except (StoreBroken, StoreUnavailable) as error:
             if probe and isinstance(error, StoreBroken):
                 self._let_go()
-            raise self._failed(str(error), writes) from error
+            raise StoreUnavailable(str(error)) if long else self._failed(str(error), writes) from error
         except TimeoutError:
             reason = f"the store has not responded in {limit:g} seconds: check its server and the network"
-            raise self._failed(reason, writes) from None
+            raise StoreUnavailable(reason) if long else self._failed(reason, writes) from None
         if not writes and self.trouble is not None:
             self.trouble = self.write_trouble = None  # nothing is known about writes now
         if writes and self.write_trouble is not None:

@@ -121,7 +121,11 @@ class TrendWatcher:
     def _refresh_safely(self) -> None:
         try:
             self.refresh()
-        except StoreUnavailable:  # which the guard has logged
+        except StoreUnavailable as error:
+            if self._store.trouble is None:  # else the guard has logged it
+                if self._failure != repr(error):  # once, not every minute
+                    logger.warning("the trend cannot be counted from the events: %s", error)
+                self._failure = repr(error)
             self._count()
         except Exception as error:
             if self._failure != repr(error):  # once, not every minute
@@ -163,7 +167,9 @@ class TrendWatcher:
         # A reading that is given up continues in its thread: it has events of its own.
         events = CollectedEvents()
         since = time.time() - days * SECONDS_PER_DAY
-        mark = self._store.call(lambda store: store.recent_events(since, events.take, after), seconds=READ_SECONDS)
+        mark = self._store.call(
+            lambda store: store.recent_events(since, events.take, after), seconds=READ_SECONDS, long=True
+        )
         return events, mark
 
     def _count(self) -> None:

@@ -341,6 +341,8 @@ def test_score_histories_wants_the_items_of_the_model() -> None:
         ({"history": ["i1"], "weights": ["heavy"]}, "weights are not 1 numbers other than 0"),
         ({"history": ["i1"], "weights": [0]}, "weights are not 1 numbers other than 0"),
         ({"history": ["i1"], "weights": [np.nan]}, "weights are not 1 numbers other than 0"),
+        ({"history": ["i1"], "weights": [1e300]}, "that float32 can hold"),
+        ({"history": ["i1"], "weights": [-1e-300]}, "that float32 can hold"),
     ],
 )
 def test_questions_that_make_no_sense(arguments: dict[str, Any], message: str) -> None:

@@ -183,10 +183,11 @@ def _checked_weights(weights: Iterable[float], rows: NDArray[np.int64]) -> NDArr
         checked = np.array(plain_list(weights, "weights"), np.float64)
     except (TypeError, ValueError):
         checked = np.full(1, np.nan)
-    if checked.shape != rows.shape or not ((checked != 0) & np.isfinite(checked)).all():
+    limits, sizes = np.finfo(np.float32), np.abs(checked)
+    if checked.shape != rows.shape or not ((sizes >= limits.tiny) & (sizes <= limits.max)).all():
         raise InputError(
-            f"weights are not {len(rows)} numbers other than 0: give one for each event of the history, a negative one "
-            "for a dislike"
+            f"weights are not {len(rows)} numbers other than 0 that float32 can hold: give one for each event of the "
+            "history, a negative one for a dislike"
         )
     return checked
 

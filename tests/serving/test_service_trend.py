@@ -333,6 +333,30 @@ def test_a_store_that_cannot_list_its_events_still_reads_histories(
         assert warning in service.get("/readyz").json()["warnings"]
 
 
+def test_old_events_leave_the_counts_although_new_ones_cannot_be_read(
+    file_shop: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise RuntimeError("a damaged page")
+
+    buy(file_shop)
+    now, name = time.time(), file_shop.state().version
+    assert name is not None
+    recommender = Recommender(open_version(file_shop.fetch(name, tmp_path)))
+    watcher = TrendWatcher(GuardedStore(lambda: file_shop, seconds=PATIENCE, threads=2), Metrics(), PATIENCE)
+    watcher.apply(recommender, "main")
+    watcher.refresh()
+    live = watcher.apply(recommender, "main").trend
+    assert live is not None
+    assert live.source == "events"
+    monkeypatch.setattr(type(file_shop), "recent_events", fail)
+    monkeypatch.setattr("time.time", lambda: now + 7 * DAY)
+    watcher._refresh_safely()
+    live = watcher.apply(recommender, "main").trend
+    assert live is not None
+    assert live.total == 0
+
+
 def test_a_fault_of_the_trend_does_not_keep_a_version_from_use(
     file_shop: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -6,6 +6,7 @@ import logging
 import random
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from threading import Event, Thread
 from weakref import WeakKeyDictionary
 
@@ -131,6 +132,8 @@ class TrendWatcher:
             if self._failure != repr(error):  # once, not every minute
                 logger.exception("the trend cannot be counted from the events")
             self._failure = repr(error)
+            with suppress(Exception):  # what is too old by now must not count, whatever cannot be read
+                self._count()
         else:
             self._failure = None
         self._announce()

@@ -170,6 +170,21 @@ def test_an_item_without_a_picture_has_a_drawing(visit: Visit) -> None:
     assert len({shape for _, shape in (jeans, bag, unknown)}) == 3
 
 
+def test_without_a_history_the_page_says_what_is_trending(visit: Visit) -> None:
+    def answer(route: Any, change: dict[str, Any]) -> None:
+        found = route.fetch(url=f"{visit.url}/v1/recommend", method="POST", post_data={"history": [], "k": 3}).json()
+        route.fulfill(json=found | change)
+
+    visit.open()
+    expect(visit.page.locator("#trending")).to_be_hidden()
+    visit.page.route("**/v1/recommend", lambda route: answer(route, {"fallback_kinds": ["popular", "recent"]}))
+    grown = {"items": [{"id": "a", "title": "Hat", "reason": "6 customers"}, {"id": "b", "reason": "5 customers"}]}
+    visit.page.route("**/v1/trending?k=3&arm=main", lambda route: answer(route, grown))
+    visit.page.locator("#clear").click()
+    expect(visit.page.locator("#results-heading")).to_have_text("Popular now")
+    expect(visit.page.locator("#trending")).to_have_text("More popular than usual: Hat (6 customers); b (5 customers).")
+
+
 def test_a_rule_and_a_new_product_are_part_of_the_tour(visit: Visit, shop: Shop, without_rules: None) -> None:
     (first,) = shop.service.http.get("/v1/items?limit=1").json()["items"]
     new = {"title": "New", "category": first["category"], "like": [first["id"]]}

@@ -9,7 +9,7 @@ import { examplesOfCategories, examplesOfMap } from "./examples.js";
 import { fillResults, fillHistory, markCentral } from "./item_lists.js";
 import { KnownItems } from "./known_items.js";
 import { Legend } from "./legend.js";
-import { SCORES, factsOf, isPopular, isRecent, noticeOf, outfitPriceOf, rulesOf } from "./notices.js";
+import { SCORES, factsOf, isPopular, isRecent, noticeOf, outfitPriceOf, rulesOf, trendingOf } from "./notices.js";
 import { COLOURED } from "./palette.js";
 import { Picture } from "./picture.js";
 import { RuleTrial } from "./rule_trial.js";
@@ -23,6 +23,8 @@ import { Tooltip } from "./tooltip.js";
  * @typedef {import("./service.js").Recommendations} Recommendations
  */
 
+/** Items that are named as more popular than usual. */
+const TRENDING = 3;
 const SLIDER_PAUSE_MILLISECONDS = 150;
 /** How often, and at which interval, model and map are requested until they are of one version. */
 const MOST_ATTEMPTS = 10;
@@ -147,6 +149,10 @@ class Application {
     try {
       const results = await Promise.all(this.#send(signal));
       if (signal.aborted) return;
+      // Next to what is popular now, which is for those without a history.
+      const trending = isRecent(results[0]) ? (await this.service.trending(TRENDING, results[0].arm, signal)).items : [];
+      if (signal.aborted) return;
+      byId("trending").textContent = trendingOf(trending);
       this.results = results;
       this.known.remember(results[0]);
       byId("problem").hidden = true;

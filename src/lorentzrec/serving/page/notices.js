@@ -1,5 +1,7 @@
 /** Sentences for the reader about the model, its scores and its recommendations. */
 
+import { titleOf } from "./element.js";
+
 /** What each of `fallback_kinds` means for the reader. @type {Record<string, string>} */
 const FALLBACKS = {
   popular: "Nothing of the history is known and liked: these are the most popular items.",
@@ -33,6 +35,10 @@ export const isPopular = ({ fallback_kinds }) => fallback_kinds.includes("popula
 
 /** Whether the most popular items are those of the last days. @param {import("./service.js").Recommendations} result */
 export const isRecent = ({ fallback_kinds }) => fallback_kinds.includes("recent");
+
+/** @param {(import("./service.js").Item & {reason: string})[]} items */
+export const trendingOf = (items) =>
+  items.length ? `More popular than usual: ${items.map((item) => `${titleOf(item)} (${item.reason})`).join("; ")}.` : "";
 
 /** What scores are. */
 export const SCORES = {

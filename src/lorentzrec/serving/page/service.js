@@ -86,6 +86,15 @@ export class Service {
     return this.#post("/v1/outfits", { ...options, basket, reasons: true, fields: FIELDS }, signal);
   }
 
+  /**
+   * What is more popular than usual in the last days.
+   * @param {number} k @param {string} arm @param {AbortSignal} [signal]
+   * @returns {Promise<{items: (Item & {reason: string})[], model: string}>}
+   */
+  trending(k, arm, signal) {
+    return this.#json(`/v1/trending?${new URLSearchParams([["k", String(k)], ["arm", arm]])}`, { signal });
+  }
+
   /** The rules of the shop. @returns {Promise<Rules>} */
   rules() {
     return this.#json("/v1/rules");

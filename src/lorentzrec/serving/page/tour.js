@@ -10,7 +10,7 @@ const STEPS = [
   { target: "#customer-place", text: "The star is you: the midpoint of your history. It moves with each item you add or remove." },
   { target: "#results-heading", text: "The items that fit you best, with reasons. Their numbers are the same on the disk." },
   { target: "#experiences", text: "Three more lists: similar items, what to buy instead, and what goes with the history." },
-  { target: "#other-arm", text: "Two models are in use. Compare their lists side by side." },
+  { target: "#other-arm", text: "Several models are in use. Compare the lists of two of them side by side." },
   { target: "#rules-note:not(:empty)", text: "A rule of the shop changed this list, and its name is given here. Try a rule of your own above." },
   { target: "#own-results .new", text: "This product is new. No model was trained on it: similar items or its first customers place it." },
 ];

@@ -35,7 +35,8 @@ def test_the_tests_run_on_every_python_that_is_claimed() -> None:
     classifiers = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["classifiers"]
     claimed = [one.rpartition(" ")[2] for one in classifiers if re.search(r"Python :: 3\.\d+$", one)]
     (tests,) = [path for path in WORKFLOWS if path.stem == "tests"]
-    assert read(tests)["jobs"]["quick"]["strategy"]["matrix"]["python"] == claimed
+    assert claimed
+    assert set(claimed) <= set(read(tests)["jobs"]["quick"]["strategy"]["matrix"]["python"])
 
 
 def test_only_the_job_that_publishes_may_ask_for_an_identity() -> None:

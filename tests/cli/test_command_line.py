@@ -69,14 +69,14 @@ def test_failures_become_exit_codes(
     def fail(*_: object) -> None:
         raise failure
 
-    monkeypatch.setattr(recommend, "_print", fail)
+    monkeypatch.setattr(recommend, "print_recommendations", fail)
     stderr = run("similar", model, "i3", code=code).stderr
     assert stderr.startswith(line)
     assert stderr.count("\n") == 1
 
 
 def test_defects_keep_their_traceback(monkeypatch: pytest.MonkeyPatch, model: Path) -> None:
-    monkeypatch.setattr(recommend, "_print", lambda *_: 1 / 0)
+    monkeypatch.setattr(recommend, "print_recommendations", lambda *_: 1 / 0)
     assert isinstance(run("similar", model, "i3", code=1).exception, ZeroDivisionError)
 
 

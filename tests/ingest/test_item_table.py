@@ -38,6 +38,13 @@ def test_other_columns_are_read_if_they_are_wanted(file: Path) -> None:
     assert table["price"].to_list() == [10.5, 20.0, 30.0]
 
 
+def test_an_attribute_that_is_also_a_column_is_one_column(file: Path) -> None:
+    table = read_item_table(str(file), attributes=["price", "brand"]).rename({"item": "id"})
+    assert {"price", "attribute:price", "attribute:brand"} < set(table.columns)
+    columns = describe_columns(table["id"], table)
+    assert (sorted(columns.texts), sorted(columns.numbers)) == (["brand"], ["price"])
+
+
 def test_they_become_the_columns_of_a_version(file: Path) -> None:
     table = read_item_table(str(file), others=True).rename({"item": "id"})
     columns = describe_columns(pl.Series(["i3", "new", "i1"]), table)

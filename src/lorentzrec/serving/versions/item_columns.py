@@ -26,7 +26,10 @@ NO_COLUMNS = ("id", "title", "image", "category")
 
 
 def describe_columns(ids: pl.Series, described: pl.DataFrame | None) -> ItemColumns:
-    """The columns of the items `ids` in an item table with the column id; attributes have their own names."""
+    """The columns of the items `ids` in an item table with the column id; attributes have their own names.
+
+    An attribute that is also a column is the column, whose numbers are numbers.
+    """
     import polars as pl
 
     from lorentzrec.ingest.item_table import ATTRIBUTE
@@ -35,9 +38,10 @@ def describe_columns(ids: pl.Series, described: pl.DataFrame | None) -> ItemColu
     if described is not None:
         details = described.with_columns(pl.col("id").cast(pl.String)).unique("id")
         table = table.join(details, on="id", how="left", maintain_order="left")
-    return ItemColumns.from_frame(
-        table.rename(lambda name: name.removeprefix(ATTRIBUTE)).drop(NO_COLUMNS, strict=False)
-    )
+    names = table.columns
+    both = [name for name in names if name.startswith(ATTRIBUTE) and name.removeprefix(ATTRIBUTE) in names]
+    table = table.drop(both).rename(lambda name: name.removeprefix(ATTRIBUTE))
+    return ItemColumns.from_frame(table.drop(NO_COLUMNS, strict=False))
 
 
 def write_columns(path: Path, columns: ItemColumns) -> None:

@@ -44,6 +44,18 @@ def histories(shop: Path) -> dict[Any, list[Any]]:
     return {user: data.history_ids(user) for user in data.users.series.to_list()}
 
 
+def test_items_of_a_delivery_need_not_share_attributes(tmp_path: Path) -> None:
+    table = tmp_path / "items.csv"
+    table.write_text("item,category\ntea,drink\njuice,drink\ncup,thing\npot,thing\n")
+    file = write(tmp_path, "base.csv", "ann,tea,10\nann,cup,20\nbob,juice,20\nbob,pot,30\n")
+    prepare(PrepareConfig(events=(file,), items=str(table), attributes=("category",)), tmp_path / "shop")
+    append(tmp_path / "shop", [write(tmp_path, "day.csv", "bob,tea,40\n")])
+    assert histories(tmp_path / "shop") == {"ann": ["tea", "cup"], "bob": ["juice", "pot", "tea"]}
+    attributes = open_dataset(tmp_path / "shop").attributes()
+    assert attributes is not None
+    assert set(attributes.values.series) == {"category=drink", "category=thing"}
+
+
 deliveries = st.lists(
     st.lists(
         st.builds(

@@ -128,7 +128,7 @@ def append(
         numbers = [int(one.folder.rpartition("/")[2]) for one in known if one.folder]
         folder = f"deliveries/{max(numbers, default=0) + 1:05d}"
         target = join(address, folder)
-        prepared = prepare(config, target, engine, force=True, scratch=scratch, watch=watch)
+        prepared = prepare(config, target, engine, force=True, delivery=True, scratch=scratch, watch=watch)
         added = open_dataset(target)
         same_name = [one for one in known if one.name == name]
         twins = [one for one in known if one.digest == added.digest]

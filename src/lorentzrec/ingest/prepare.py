@@ -84,6 +84,7 @@ def prepare(
     engine: Engine | None = None,
     *,
     force: bool = False,
+    delivery: bool = False,
     scratch: str | Path | None = None,
     watch: Callable[[str], None] = lambda stage: None,
 ) -> PrepareReport:
@@ -91,6 +92,7 @@ def prepare(
 
     engine: Polars on this machine by default; see also `spark_engine`.
     force: prepare again even if the same dataset exists, for inputs that changed without a change of size and date.
+    delivery: the files are a part of the events, so its few items need not share attributes.
     scratch: a folder for intermediate files, for inputs too large for the usual folder of temporary files.
     watch: called with the name of each stage when it begins: reading, checking, numbering ids, cleaning, ordering,
         writing.
@@ -109,7 +111,9 @@ def prepare(
                 "give `force` if that is meant, or another name"
             )
         notes = _note_replacement(manifest, config, out)
-    report = write_dataset(config, out, engine, inputs, {"fingerprint": fingerprint}, scratch=scratch, watch=watch)
+    report = write_dataset(
+        config, out, engine, inputs, {"fingerprint": fingerprint}, delivery=delivery, scratch=scratch, watch=watch
+    )
     return replace(report, notes=(*report.notes, *notes))
 
 
@@ -121,6 +125,7 @@ def write_dataset(
     record: Mapping[str, Any],
     *,
     table: pl.DataFrame | None = None,
+    delivery: bool = False,
     scratch: str | Path | None = None,
     watch: Callable[[str], None] = lambda stage: None,
 ) -> PrepareReport:
@@ -128,6 +133,7 @@ def write_dataset(
 
     record: entries of the manifest that differ from what `config` says.
     table: the item table, instead of the file that `config` names.
+    delivery: see `prepare`.
     """
     started = time.perf_counter()
     with polars_faults(*_STOPPED), scratch_directory("prepare", within=scratch) as folder:
@@ -148,7 +154,7 @@ def write_dataset(
             if table is not None:
                 items, note = with_item_table(items, table)
                 recorded.append(note)
-            if config.attributes:
+            if config.attributes and not delivery:
                 attributes = make_attributes(items, config.attributes)
                 kinds = ", ".join(f"{column.name} ({column.kind})" for column in attributes.columns)
                 recorded += [

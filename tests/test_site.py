@@ -21,6 +21,7 @@ from lorentzrec.ingest.prepare import PrepareConfig
 from lorentzrec.ingest.sources import READERS, Source
 from lorentzrec.model.config import TrainingConfig
 from lorentzrec.serving.settings import ServiceSettings
+from tests.test_contract import MEMBERS
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
@@ -40,6 +41,13 @@ def test_the_reference_lists_every_public_name(site: Path) -> None:
     assert set(lorentzrec.__all__) - listed == {"__version__"}
     ours = {name for name, value in vars(errors).items() if getattr(value, "__module__", "") == errors.__name__}
     assert ours - listed == set()
+
+
+def test_the_reference_lists_every_method_of_the_contract(site: Path) -> None:
+    listed = set(re.findall(r'id="lorentzrec\.([\w.]+)"', (site / "reference.html").read_text()))
+    for owner, names in MEMBERS.items():
+        methods = {name for name in names.split() if callable(getattr(owner, name, None))}
+        assert {f"{owner.__name__}.{name}" for name in methods} - listed == set()
 
 
 def broken_links(site: Path) -> list[str]:

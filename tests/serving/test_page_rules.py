@@ -108,6 +108,22 @@ def test_a_rule_is_tried_saved_and_named(visit: Visit, shop: Shop, without_rules
     assert (rule["exclude"], rule["select"]) == (True, {"ids": [before[0]]})
 
 
+def test_a_tried_rule_that_changes_nothing_says_so_next_to_one_that_acts(
+    visit: Visit, shop: Shop, without_rules: None
+) -> None:
+    visit.open()
+    before = visit.results()
+    out = {"name": "Out", "select": {"ids": [before[0]]}, "exclude": True}
+    assert shop.service.http.put("/v1/rules", json={"rules": [out]}).status_code == 200
+    visit.open()
+    expect(visit.page.locator("#rules-note")).to_have_text("Rule that acted on this list: Out.")
+    visit.page.get_by_text("Try a rule").click()
+    visit.page.locator("#rule-items").select_option(f"item {before[1]}")
+    visit.page.get_by_role("button", name="Try", exact=True).click()
+    nothing = "the rule is tried, not saved. It changes nothing here. Rule that acted on this list: Out."
+    expect(visit.page.locator("#rules-note")).to_contain_text(nothing)
+
+
 def test_a_rule_about_a_category_moves_it_up(visit: Visit, without_rules: None) -> None:
     visit.open()
     visit.page.get_by_text("Try a rule").click()

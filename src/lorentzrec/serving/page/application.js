@@ -225,7 +225,7 @@ class Application {
     byId("leave-item").hidden = !experiences.item;
     experiences.mark(this.customer.liked.length === 0);
     this.trial.offer(result.items, this.model?.categories ?? []);
-    byId("rules-note").textContent = rulesOf(result.rules ?? [], Boolean(this.trial.tried));
+    byId("rules-note").textContent = rulesOf(result.rules ?? [], this.trial.name);
     byId("milliseconds").textContent = this.trial.tried ? "" : `The service took ${result.milliseconds.toFixed(1)} ms.`;
     byId("diversity").disabled = experiences.shown === "outfits"; // an outfit has one item of each category
     byId("outfit-price").textContent = outfitPriceOf(result);

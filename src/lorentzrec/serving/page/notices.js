@@ -68,11 +68,12 @@ export function scoreOf(score, kind) {
   return { text: TEXTS[kind](score), title: `score: ${SCORES[kind]}` };
 }
 
-/** @param {string[]} rules the names of those that acted @param {boolean} tried whether a rule is tried */
+/** @param {string[]} rules the names of those that acted @param {string | null} tried the name of the one that is tried */
 export function rulesOf(rules, tried) {
   const acted = rules.length ? `${rules.length === 1 ? "Rule" : "Rules"} that acted on this list: ${rules.join(", ")}.` : "";
-  if (!tried) return acted;
-  return `Only you see this list: the rule is tried, not saved. ${acted || "It changes nothing here."}`;
+  if (tried === null) return acted;
+  const change = rules.includes(tried) ? [] : ["It changes nothing here."];
+  return ["Only you see this list: the rule is tried, not saved.", ...change, acted].join(" ").trim();
 }
 
 /** @param {number | null | undefined} price */

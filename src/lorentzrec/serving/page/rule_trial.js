@@ -21,6 +21,11 @@ export class RuleTrial {
     byId("rule-action").addEventListener("change", () => this.#offerStrength());
   }
 
+  /** The name of the rule that is tried. @returns {string | null} */
+  get name() {
+    return this.tried ? this.tried.rules[this.tried.rules.length - 1].name : null;
+  }
+
   /** What a rule can be about: an item of the list, or a category. @param {Item[]} items @param {string[]} categories */
   offer(items, categories) {
     if (this.tried) return; // else the rule would be about another item than the reader chose
@@ -58,8 +63,7 @@ export class RuleTrial {
 
   async #save() {
     if (!this.tried) return;
-    const { rules } = this.tried;
-    await this.page.service.setRules(this.tried, `page: ${rules[rules.length - 1].name}`);
+    await this.page.service.setRules(this.tried, `page: ${this.name}`);
     await this.#end();
   }
 

@@ -2,6 +2,8 @@
 
 NAME: ml-1m (genres), complete-journey (product_category) or demo (the shop of `lorentzrec synthesize`). A fifth of
 the customers are held out. Settings were chosen on one half of them (--half choose); the other half is reported.
+With --before CHECKOUT, the similar items of an earlier commit are measured as well: those of a model that its package
+trains on the same events.
 """
 
 from __future__ import annotations
@@ -16,7 +18,9 @@ import numpy as np
 import polars as pl
 from scipy import sparse
 
+from earlier_commit import ask_earlier_commit
 from lorentzrec import Interactions, TrainingConfig, train
+from lorentzrec.data.arrays import Integers
 from lorentzrec.evaluation.similar_lists import (
     CosineOfCustomers,
     FindsSimilar,
@@ -52,6 +56,16 @@ def read_data(name: str, folder: Path) -> tuple[Interactions, dict[Any, list[str
     return shop.interactions(), {item: [category] for item, category in shop.items.select("item", "category").rows()}
 
 
+class Lists:
+    """Lists of similar items that somebody else made."""
+
+    def __init__(self, lists: Integers) -> None:
+        self._lists = lists
+
+    def find(self, rows: Integers, k: int) -> Integers:
+        return self._lists[rows, :k]
+
+
 def hold_out(data: Interactions, half: str) -> tuple[Interactions, Interactions]:
     """Training events, and those of one half of the customers that are held out."""
     random = np.random.default_rng(0)
@@ -66,10 +80,13 @@ def main() -> None:
     parser.add_argument("--data", type=Path, default=Path(os.environ.get("LORENTZREC_DATA", ".")))
     parser.add_argument("--half", choices=["choose", "report"], default="report")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--epochs", type=int, help="default: those of a training")
+    parser.add_argument("--before", type=Path, help="a checkout of an earlier commit")
     given = parser.parse_args()
     data, categories = read_data(given.name, given.data)
     train_part, held_out = hold_out(data, given.half)
-    model = train(train_part, TrainingConfig(seed=given.seed), progress=False)
+    config = TrainingConfig(seed=given.seed, epochs=given.epochs)
+    model = train(train_part, config, progress=False)
     names = {name: column for column, name in enumerate(sorted({c for some in categories.values() for c in some}))}
     cells = [
         (row, names[name])
@@ -84,6 +101,11 @@ def main() -> None:
         "direction of points alone": SimilarOfPoints(model.with_points(similarity=None).points),
         "similar items": SimilarOfPoints(model.points),
     }
+    if given.before is not None:
+        ties = "given" if given.name == "ml-1m" else "id"
+        systems["the earlier commit"] = Lists(
+            ask_earlier_commit(given.before, "similar", train_part, config, ties=ties)
+        )
     begun = time.process_time()
     print("| | same category | lists of the most frequent item | Gini | pairs found | weighted |")
     print("|---|---|---|---|---|---|")

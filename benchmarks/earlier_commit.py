@@ -82,4 +82,6 @@ def answer(what: str, folder: Path, ties: Any, count: int, seed: int, epochs: in
 
 
 if __name__ == "__main__":
-    answer(sys.argv[1], Path(sys.argv[2]), sys.argv[3], *map(int, sys.argv[4:6]), int(sys.argv[6]) or None)
+    given_what, given_folder, given_ties, *numbers = sys.argv[1:]
+    items, seed, epochs = map(int, numbers)
+    answer(given_what, Path(given_folder), given_ties, items, seed, epochs or None)

@@ -35,6 +35,7 @@ def resolved(config: TrainingConfig, *, ordered: bool = True) -> ResolvedConfig:
         ("learning_rate_decay", 1.5, "learning_rate_decay is 1.5: give a number from 0 to 1"),
         ("negative_count", 0, "negative_count is 0: give a whole number of at least 1"),
         ("margin", -1.0, "margin is -1.0: give a number of at least 0"),
+        ("curvature", 0.0, "curvature is 0.0: give a number above 0"),
         ("scale", 0.0, "scale is 0.0: give a number above 0"),
         ("regularisation", -1.0, "regularisation is -1.0: give a number of at least 0"),
         ("clip_norm", 0.0, "clip_norm is 0.0: give a number above 0"),
@@ -165,7 +166,7 @@ def test_settings_are_texts() -> None:
 def test_data_decide_what_is_left_open(ordered: bool, model: str, optimiser: str) -> None:
     config = TrainingConfig.from_mapping({"model": model, "optimiser": optimiser})
     decided = resolved(config, ordered=ordered)
-    assert [field.name for field in fields(decided) if getattr(decided, field.name) is None] == ["clip_norm"]
+    assert [field.name for field in fields(decided) if getattr(decided, field.name) is None] == ["clip_norm", "curvature"]
     assert resolved(decided, ordered=ordered) == decided
     assert decided.history == ("causal" if ordered else "folds")
     if not ordered or model == "symmetric":
@@ -244,3 +245,36 @@ def test_learning_rates_by_hand() -> None:
     assert rates(constant, 4) == [0.8]
     warm = constant.replace(warmup_epochs=3)
     assert rates(warm, 1, 2, 3, 4, 5) == pytest.approx([0.2, 0.4, 0.6, 0.8, 0.8])
+
+
+def units(config: TrainingConfig, *, ordered: bool = True) -> tuple[float, float, float]:
+    """The three settings that have a unit of length."""
+    found = resolved(config, ordered=ordered)
+    return found.learning_rate, found.scale, found.initial_width
+
+
+def test_curvature_sets_what_has_a_unit_of_length() -> None:
+    rate, scale, width = units(TrainingConfig(dimension=8))
+    assert units(TrainingConfig(dimension=8, curvature=1)) == (rate, scale, width)
+    assert units(TrainingConfig(dimension=8, curvature=4)) == (2 * rate, scale / 2, 2 * width)
+    assert units(TrainingConfig(dimension=50)) == units(TrainingConfig(dimension=50, curvature=0.25))
+    assert units(TrainingConfig(dimension=8, curvature=400))[2] == 0.9
+
+
+def test_plain_gradients_grow_with_the_scale() -> None:
+    plain = TrainingConfig(dimension=8, optimiser="rsgd", score="distance")
+    rate, scale, width = units(plain)
+    assert units(plain.replace(curvature=4)) == (4 * rate, scale / 2, 2 * width)
+
+
+def test_settings_that_are_given_stay_with_any_curvature() -> None:
+    once = resolved(TrainingConfig(dimension=8, curvature=4, scale=5.0))
+    assert once.scale == 5
+    assert resolved(TrainingConfig(**once.to_dict())) == once
+
+
+def test_flat_space_and_inner_products_have_no_curvature() -> None:
+    with pytest.raises(ConfigError, match="curvature=2 with geometry=euclidean: flat space has none"):
+        TrainingConfig(geometry="euclidean", curvature=2)
+    with pytest.raises(ConfigError, match="curvature=2 with score=inner: set score=distance"):
+        resolved(TrainingConfig(score="inner", curvature=2))

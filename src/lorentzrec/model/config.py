@@ -136,6 +136,13 @@ class TrainingConfig:
     Change it together with `learning_rate`, in the opposite direction: half the rate with twice the scale is a flatter
     space.
     """
+    curvature: Positive | None = None
+    """How curved the space of the hyperboloid is, for scores by distance: it decides `learning_rate`, `scale` and
+    `initial_width` where these are not set. Points are stored with curvature -1, and are farther out in a space that is
+    more curved. None: 1, or 0.25 with times and more than 32 dimensions.
+
+    Change it to measure what curvature contributes: 0.01 is almost flat, and 4 has distances of twice the length.
+    """
     regularisation: NotNegative = 0.0
     """Penalty: this times the squared distance to the origin, for every point that a step moves.
 
@@ -273,6 +280,8 @@ class TrainingConfig:
                 "targets=separate with model=symmetric: customers have points of their own there, leave targets out"
             )
 
+        if self.curvature is not None and not self.hyperbolic:
+            raise ConfigError(f"curvature={self.curvature} with geometry=euclidean: flat space has none, leave it out")
         if self.masses == "on" and self.optimiser == "adam":
             raise ConfigError("masses=on with optimiser=adam: masses have steps of adagrad or rsgd, set one of them")
         if self.model == "symmetric" and self.memory == "auto":
@@ -371,10 +380,16 @@ class TrainingConfig:
         sharp = loss == "softmax" and self.model == "asymmetric"
         # Sparse items overfit quickly.
         gentle = min(1.0, math.sqrt(events / max(items, 1) / 100))
+        if self.curvature is not None and not distance:
+            raise ConfigError(f"curvature={self.curvature} with score=inner: set score=distance, or leave it out")
         # With many dimensions, sequences need little curvature. Points that are smaller by half, with a score that is
-        # multiplied by twice as much, are the same model in a space that is half as curved.
-        flatter = 0.5 if sharp and distance and sequence and self.hyperbolic and self.dimension > LOW_DIMENSION else 1.0
-        rate = (round(0.6 * gentle, 3) * flatter if sequence else 0.8) if sharp else 0.3
+        # multiplied by twice as much, are the same model in a space of a quarter of the curvature.
+        many_dimensions = self.hyperbolic and self.dimension > LOW_DIMENSION
+        flat = sharp and adaptive and distance and sequence and many_dimensions
+        curvature = self.curvature or (0.25 if flat else 1.0)
+        length = math.sqrt(curvature)
+        """Of a unit of the space with this curvature, in the space of the points."""
+        rate = ((round(0.6 * gentle, 3) if sequence else 0.8) if sharp else 0.3) * length
         # A step of one vector moves a point that is composed of several by less.
         rate *= 2 if attributes else 1
         # Without order, overfitting comes later: as long as it takes minutes, more epochs are better.
@@ -384,22 +399,22 @@ class TrainingConfig:
             "loss": loss,
             "score": "distance" if distance else "inner",
             "epochs": 40 if patient else 20,
-            "learning_rate": {"rsgd": 0.03 if triplets and distance else 0.05, "adagrad": rate, "adam": 0.02}[
-                self.optimiser
-            ],
+            "learning_rate": {
+                # Gradients are longer by the scale, and adaptive steps are not.
+                "rsgd": (0.03 if triplets and distance else 0.05) * curvature,
+                "adagrad": rate,
+                "adam": 0.02 * math.sqrt(self.curvature or 1.0),
+            }[self.optimiser],
             "learning_rate_decay": 0.9 if (adaptive or triplets) and self.schedule == "linear" else 0.0,
             "negative_count": 1 if triplets else (many if items > 30_000 else 512) if sharp else 128,
-            "scale": 6.0
-            if triplets and distance
-            else (16.0 / flatter if sharp else 12.0)
-            if adaptive and distance
-            else 1.0,
+            "scale": (6.0 if triplets and distance else (16.0 if sharp else 12.0) if adaptive and distance else 1.0)
+            / length,
             "memory": "auto"
             if self.model == "asymmetric" and adaptive and users >= FEWEST_USERS_FOR_MEMORY
             else "none",
             # Without order every item of a history counts, so more neighbours help: as long as they fit into 160 MB.
             "memory_neighbours": 100 if causal else min(400, max(100, 20_000_000 // max(items, 1))),
-            "initial_width": 0.1 * flatter,
+            "initial_width": 0.1 * length if self.initialisation == "cube" else min(0.9, 0.1 * length),
             "targets": "separate" if sequence else "shared",
             "history": history,
             "recency": 0.7 if causal else 1.0,

@@ -223,10 +223,35 @@ def test_parts_are_disjoint_and_everyone_in_test_is_known(
         assert together == triples(data)
     known = parts[1] if how == "held_out_customers" else parts[0]
     assert (known.lengths[parts[-1].lengths > 0] > 0).all()
-    if timed and how != "random":
+    if timed and how not in ("random", "folds"):
         newest = [part.times[part.offsets[1:][part.lengths > 0] - 1] for part in (known, parts[-1])]  # type: ignore[index]
         both = (known.lengths > 0) & (parts[-1].lengths > 0)
         assert (newest[0][both[known.lengths > 0]] <= newest[1][both[parts[-1].lengths > 0]]).all()
+
+
+def test_each_event_is_in_the_test_of_one_fold() -> None:
+    users = [user for user in range(40) for _ in range(user % 7 + 1)]
+    data = Interactions.from_pairs(users, [f"i{row % 9}" for row in range(len(users))], list(range(len(users))))
+    tests = [split(data, "folds", count=3, fold=fold, seed=4)[1] for fold in range(3)]
+    alone = {user for user in range(40) if user % 7 == 0}
+    tested = [row for test in tests for row in triples(test)]
+    assert sorted(tested) == sorted(row for row in triples(data) if row[0] not in alone)
+    sizes = [len(test) for test in tests]
+    assert max(sizes) - min(sizes) < len(data) / 10
+    assert (np.stack([test.lengths for test in tests]).max(axis=0) <= np.ceil(data.lengths / 3)).all()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"count": 1}, "count is 1: give a whole number of at least 2"),
+        ({"fold": 5}, "fold is 5: give a whole number from 0 to 4"),
+        ({"fold": 0.5}, "fold is 0.5"),
+    ],
+)
+def test_impossible_folds_are_refused(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        split(SMALL, "folds", **options)
 
 
 def labelled(*rows: tuple[str, str, int, bool]) -> Interactions:

@@ -166,7 +166,8 @@ def test_settings_are_texts() -> None:
 def test_data_decide_what_is_left_open(ordered: bool, model: str, optimiser: str) -> None:
     config = TrainingConfig.from_mapping({"model": model, "optimiser": optimiser})
     decided = resolved(config, ordered=ordered)
-    assert [field.name for field in fields(decided) if getattr(decided, field.name) is None] == ["clip_norm", "curvature"]
+    undecided = [field.name for field in fields(decided) if getattr(decided, field.name) is None]
+    assert undecided == ["clip_norm", "curvature"]
     assert resolved(decided, ordered=ordered) == decided
     assert decided.history == ("causal" if ordered else "folds")
     if not ordered or model == "symmetric":

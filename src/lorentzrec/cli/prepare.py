@@ -92,7 +92,7 @@ def prepare(
     event_weights KIND=WEIGHT: Weight of a kind of event; other kinds are dropped. Repeatable.
     split NAME[:OPTION=VALUE,...]: leave_last_out, leave_last_two, leave_last_order_out, next_order:days=21 (the first
         order after that), last_days:days=7, random:ratio=0.2 (of the events, but one event per customer always stays in
-        training), held_out_customers, given.
+        training), folds:count=5,fold=0, held_out_customers, given.
     engine: polars: this machine. spark: a cluster.
     master: Spark's master URL, or sc://HOST. Default: this machine.
     scratch: Folder for intermediate files.

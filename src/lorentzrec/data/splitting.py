@@ -142,6 +142,16 @@ def _random(events: EventColumns, *, ratio: float = 0.2, seed: int = 0) -> dict[
     return {"test": chosen & (events.position != protected)}
 
 
+def _folds(events: EventColumns, *, count: int = 5, fold: int = 0, seed: int = 0) -> dict[str, Any]:
+    if count != int(count) or count < 2:
+        raise ConfigError(f"folds: count is {count}: give a whole number of at least 2")
+    if fold not in range(int(count)):
+        raise ConfigError(f"folds: fold is {fold}: give a whole number from 0 to {int(count) - 1}")
+    turn = (events.position + random_key(seed, events.user_row) % int(count)) % int(count)
+    # Where only some events are targets, the others may have no position.
+    return {"test": (turn == int(fold)) & (events.length >= 2) & (events.position >= 0)}
+
+
 def _held_out_customers(events: EventColumns, *, share: float = 0.1, seed: int = 0) -> dict[str, Any]:
     _check_share("held_out_customers", "share", share)
     held_out = (random_key(seed, events.user_row) < int(share * KEY_RANGE)) & (events.length >= 2)
@@ -156,6 +166,7 @@ RULES = {
     "leave_last_order_out": Rule(("test",), _leave_last_order_out, needs_times=True, needs_orders=True),
     "next_order": Rule(("test",), _next_order, needs_times=True, needs_orders=True),
     "random": Rule(("test",), _random),
+    "folds": Rule(("test",), _folds),
     "held_out_customers": Rule(("history", "test"), _held_out_customers, last_event_rule=True),
 }
 """Splits by name, except `given`, which takes its test part from outside."""
@@ -217,6 +228,8 @@ def split(
 later orders are left out | days=21 |
     | random | train, test: about `ratio` of the events, at random; one of each customer stays in training, so it is \
 less of short histories | ratio=0.2, seed |
+    | folds | train, test: fold `fold` of `count`; the events of everyone with two or more go to the folds in turn, \
+beginning with a random one, so each of them is in one test | count=5, fold=0, seed |
     | held_out_customers | train, history, test: about `share` of the customers are left out of training; `history` is \
 all but their last event, `test` that event: can the model serve customers it has never seen? | share=0.1, seed |
     | given | train, test: all of `interactions`, and other events | test |

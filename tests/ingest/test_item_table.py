@@ -38,6 +38,15 @@ def test_other_columns_are_read_if_they_are_wanted(file: Path) -> None:
     assert table["price"].to_list() == [10.5, 20.0, 30.0]
 
 
+def test_a_name_is_a_title_where_there_is_no_title(tmp_path: Path) -> None:
+    path = tmp_path / "items.csv"
+    path.write_text("sku,product_name,name\ni1,Hat,Red hat\n")
+    table = read_item_table(str(path), others=True)
+    assert table.rows(named=True) == [{"item": "i1", "title": "Red hat", "product_name": "Hat"}]
+    path.write_text("sku,name,title\ni1,hat-red,Red hat\n")
+    assert read_item_table(str(path)).rows(named=True) == [{"item": "i1", "title": "Red hat"}]
+
+
 def test_an_attribute_that_is_also_a_column_is_one_column(file: Path) -> None:
     table = read_item_table(str(file), attributes=["price", "brand"]).rename({"item": "id"})
     assert {"price", "attribute:price", "attribute:brand"} < set(table.columns)

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     import polars as pl
 
 COLUMNS = ("title", "category", "price", "image")
+TITLES = ("name", "product_name", "item_name", "product_title")
+"""Columns that are taken for the title of a file without a column title."""
 ATTRIBUTE = "attribute:"
 """Before the names of columns of attributes."""
 
@@ -58,6 +60,8 @@ def read_item_table(
 ) -> pl.DataFrame:
     """One row per item: `item`, its id as text, and those of title, category, price and image that the file has.
 
+    A file without a column title may have one of `TITLES` instead.
+
     `columns`: title, category, price or image -> column of the file. `source`: how to read the file, and the column of
     the item. `reader`: the name of a known data set, whose item file needs neither. `attributes`: further columns of
     the file, which the table has as text with `ATTRIBUTE` before their names. `others`: also have all other columns, as
@@ -79,6 +83,8 @@ def read_item_table(
             path = fetch(file.address, Path(scratch))
             layout = detect_layout(path, source, file.address, wanted)
             roles = dict(layout.roles)
+            if "title" not in roles and (titles := [name for name in TITLES if name in layout.names]):
+                roles["title"] = titles[0]
             if others:
                 roles |= {name: name for name in layout.names if name not in roles and name not in roles.values()}
             if layout.format in FORMATS:

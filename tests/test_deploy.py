@@ -8,12 +8,14 @@ import re
 import shutil
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
+import lorentzrec
 from lorentzrec.daily.config import read_config
 from lorentzrec.daily.state import exit_code
 from tests.serving.running_service import service_process, shop_store
@@ -37,6 +39,16 @@ def test_options_of_serve_exist(name: str) -> None:
     named = {option for command in commands for option in re.findall(r"--[a-z-]+", command)}
     assert named
     assert named - known == set()
+
+
+def test_the_conda_recipe_requires_what_the_package_requires() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    recipe = yaml.safe_load((DEPLOY / "conda" / "recipe.yaml").read_text())
+    wanted = {f"python{project['requires-python']}", *project["dependencies"]}
+    assert {one.replace(" ", "") for one in recipe["requirements"]["run"]} == wanted
+    assert recipe["context"]["version"] == lorentzrec.__version__
+    assert recipe["build"]["python"]["entry_points"] == [f"{a} = {b}" for a, b in project["scripts"].items()]
+    assert recipe["about"]["license"] == project["license"]
 
 
 def test_no_secret_is_on_a_command_line() -> None:

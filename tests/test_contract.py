@@ -6,6 +6,7 @@ at any time. A name that is gone breaks programs of users."""
 from __future__ import annotations
 
 import inspect
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,8 +14,10 @@ import pytest
 import typer.main
 
 import lorentzrec
-from lorentzrec import Interactions, Model, TrainingConfig
+from lorentzrec import Interactions, MidpointRecommender, Model, Recommendations, Report, TrainingConfig, datasets
 from lorentzrec.cli.application import app
+from lorentzrec.geometry import charts, euclidean, hyperboloid, midpoint, triangles
+from lorentzrec.serving.client import Client
 from tests.serving.running_service import service_here, shop_store
 
 PUBLIC = """
@@ -32,6 +35,23 @@ MEMBERS: dict[type, str] = {
         recommend recommend_many recommend_orders record repeats save score similar_items
         similar_items_many similar_users to_parquet trend user_points
     """,
+    Recommendations: "ids scores reasons fallback fallback_kinds to_csv to_frame to_pandas write_parquet",
+    Report: "metrics notes to_csv to_dict to_frame to_latex to_markdown to_pandas write_parquet",
+    MidpointRecommender: """
+        explain fit item_factors load rank_items recommend save similar_items similar_users user_factors
+    """,
+    Client: """
+        add_events add_item alternatives change_live_items forget history item live_items lookup model outfits
+        preview_rules recommend remove_item rules rules_log search set_live_items set_rules similar trending
+    """,
+}
+FUNCTIONS: dict[Any, str] = {
+    hyperboloid: "distance dot exp_map log_map lift minkowski_dot origin project_to_tangent require_points",
+    euclidean: "distance dot exp_map log_map origin",
+    charts: "to_poincare from_poincare to_klein from_klein",
+    midpoint: "einstein_midpoint",
+    triangles: "mean_angle_sum",
+    datasets: "fetch cache_folder PublicData",
 }
 ARGUMENTS: dict[Any, str] = {
     Interactions.from_frame: "frame user item time weight order kind",
@@ -94,29 +114,46 @@ ROUTES = """
     delete /v1/items          get /v1/users/{user}/history                    get /v1/trending
 """
 COMMANDS = {
-    "prepare": "--out --items --split --append --order-column --user-column --item-column --time-column --json",
-    "train": "--out --config --set --list-settings --resume --start --json",
+    "demo": "--out --no-serve --json",
+    "prepare": """
+        --out --items --item-field --attributes --split --drop-unseen-items --test-events --append --delivery --replace
+        --compact --force --reader --format --columns --user-column --item-column --time-column --order-column
+        --quantity-column --weight-column --rating-column --event-column --time-unit --time-format --ties --ordered
+        --duplicates --event-weight --label-event --minimum-rating --since --until --k-core --on-error --engine --json
+    """,
+    "stats": "--json",
+    "synthesize": "--out --customers --items --interactions --order-size --repeats --outfits --seed --json",
+    "train": "--out --config --set --list-settings --attributes --complements --engine --resume --start --json",
+    "tune": "--out --trials --metric --set --json",
     "evaluate": "-k --metrics --candidates --baselines --cold --json",
-    "compare": "--systems --seeds --metric --tune-baselines --candidates --out --json",
-    "tune": "--trials --metric --set --json",
-    "update": "--out --live --prune-after --json",
+    "compare": "--systems --seeds --metric --tune-baselines --candidates --leave-validation-out --out --json",
     "add-items": "--out --attributes --json",
-    "daily": "--json",
-    "recommend-all": "--out --store --exclude-seen --no-exclude-seen --allow -k --json",
-    "complete": "--basket --items --slots --budget --per-category -k --json",
-    "similar-all": "--out --store --allow -k --json",
+    "update": "--out --live --prune-after --json",
+    "backtest": "--days --weeks --candidates --out --json",
+    "warm-up": "--config --set --json",
     "export": "--out --customers --attributes --json",
-    "publish": "--to --items --histories --require --test --arm --rollback --reason --keep --force --json",
+    "plot": "--out --items --labels --json",
+    "recommend": "--history --user -k --titles --json",
+    "similar": "-k --titles --json",
+    "complete": "--basket --items --slots --budget --per-category -k --json",
+    "recommend-all": "--out --store --exclude-seen --no-exclude-seen --allow -k --json",
+    "similar-all": "--out --store --allow -k --json",
+    "daily": "--json",
+    "publish": "--to --items --histories --since --require --test --arm --rollback --reason --keep --force --json",
     "arms": "--promote --end --json",
     "live": "--set --add --remove --all --list --json",
-    "serve": "--host --port --workers --api-key-file --probe-port --explore",
+    "serve": "--host --port --workers --api-key-file --probe-port --explore --event-weight --allow-origin",
+    "reproduce": "--data --out --quick --json",
     "rules set": "--reason --json",
-    "rules show": "--json",
+    "rules show": "--revision --json",
+    "rules check": "--json",
+    "rules log": "--json",
     "store status": "--json",
     "store verify": "--json",
     "store backup": "--to --json",
     "store restore": "--to --json",
-    "store prune": "--older-than --newest --json",
+    "store prune": "--older-than --newest --dry-run --json",
+    "store remove-items": "--origin --fewer-than --json",
     "store migrate": "--json",
 }
 
@@ -148,6 +185,12 @@ def options_of_command(name: str) -> set[str]:
     return {name for one in command.params for name in [*one.opts, *one.secondary_opts]}
 
 
+def commands_of(group: Any, before: str = "") -> Iterator[str]:
+    """The names of all commands, those of groups included."""
+    for name, command in group.commands.items():
+        yield from commands_of(command, f"{before}{name} ") if hasattr(command, "commands") else [before + name]
+
+
 def missing_from_python(call: Call) -> set[str]:
     return asked(call, "p") - set(inspect.signature(call.python).parameters)
 
@@ -159,6 +202,11 @@ def asked(call: Call, place: str) -> set[str]:
 
 def test_public_names_stay() -> None:
     assert set(PUBLIC.split()) - set(lorentzrec.__all__) == set()
+
+
+@pytest.mark.parametrize("module", FUNCTIONS, ids=lambda module: module.__name__)
+def test_functions_stay(module: Any) -> None:
+    assert set(FUNCTIONS[module].split()) - set(dir(module)) == set()
 
 
 def test_members_and_arguments_stay() -> None:
@@ -189,6 +237,10 @@ def test_commands_and_their_options_stay(command: str) -> None:
     assert set(COMMANDS[command].split()) - options_of_command(command) == set()
 
 
+def test_every_command_is_in_the_table() -> None:
+    assert set(commands_of(typer.main.get_command(app))) == set(COMMANDS)
+
+
 def test_a_name_that_is_gone_is_seen() -> None:
     gone = Call(Model.recommend, ("post", "/v1/recommend"), None, "k colour size:h")
     assert missing_from_python(gone) == {"colour"}
@@ -196,7 +248,8 @@ def test_a_name_that_is_gone_is_seen() -> None:
 
 def test_a_setting_of_training_stays() -> None:
     names = """
-        geometry dimension epochs loss negative_count learning_rate optimiser scale history recency memory masses seed
-        threads patience
+        geometry model loss score optimiser dimension epochs learning_rate schedule negative_count scale curvature
+        regularisation memory masses initialisation initial_width targets history folds recency validation patience
+        threads seed
     """
     assert set(names.split()) - set(TrainingConfig.__dataclass_fields__) == set()

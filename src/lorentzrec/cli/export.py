@@ -29,7 +29,7 @@ def export(
     force: bool = False,
     json: bool = False,
 ) -> None:
-    """Write ids, counts and points of all items, or of all customers, to one file; or the card of the model.
+    """Write ids, counts and points of all items, or of all customers, to one file, or write the model card.
 
     The items for a customer are in the order of the plain inner product of their vectors, the column `vector` of both
     files, so any exact inner-product search works. It finds the items of lorentzrec recommend if the model was trained

@@ -33,7 +33,7 @@ def plot(
     seed: Natural = 0,
     json: bool = False,
 ) -> None:
-    """Draw all items of a model, or its attributes, on the Poincare disk, with their categories and some customers.
+    """Draw all items of a model, or its attributes, on the Poincaré disk, with their categories and some customers.
 
     A customer's star is at the midpoint of the items of their history. Popular items are larger. How well the map
     preserves the model is measured and printed.

@@ -257,7 +257,7 @@ def format_bytes(count: float) -> str:
 
 
 STORE = (
-    "Look after a store: what it holds, damage, backups, old events, new items, updates of lorentzrec.",
+    "Look after a store: status, damage, backups, old events, new items, migration to a new lorentzrec.",
     (status, verify, backup, restore, prune, remove_items, migrate),
 )
 """What the commands of this group do, and the commands."""

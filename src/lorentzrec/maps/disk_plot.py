@@ -97,7 +97,7 @@ def choose_labels(
             break
         short = text if len(text) <= LONGEST_LABEL else f"{text[: LONGEST_LABEL - 1].rstrip()}…"
         x, y = coordinates[row].tolist()
-        wide, high = 0.55 * LABEL_SIZE * len(short) / unit, 1.3 * LABEL_SIZE / unit
+        wide, high = 0.55 * LABEL_SIZE * len(short) / unit, 2 * LABEL_SIZE / unit
         gap = LABEL_OFFSET / unit
         left = x - gap - wide if x > LABEL_TURNS else x + gap
         box = (left, y + gap, left + wide, y + gap + high)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from lorentzrec.data.interactions import Interactions
 from lorentzrec.data.vocabulary import Id
-from lorentzrec.errors import ConfigError
+from lorentzrec.errors import ConfigError, InputError
 from lorentzrec.evaluation import baselines
 from lorentzrec.evaluation.baselines import Chance, ItemKNN, Popularity
 from lorentzrec.evaluation.protocol import evaluate
@@ -96,11 +96,22 @@ def test_as_the_dense_twin(pairs: list[tuple[Id, Id]], neighbours: int, shrinkag
     for row in dense:
         row[np.argsort(-row, kind="stable")[neighbours:]] = 0
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(baselines, "CELLS_PER_BLOCK", 2 * len(train.items))
+        patch.setattr(baselines, "PAIRS_PER_BLOCK", 5)
         model = ItemKNN(train, neighbours, shrinkage)
+        some = ItemKNN(train, neighbours, shrinkage, for_items=train.item_rows[-2:])
+        known = model.similarity.toarray() * some.learned[:, None]
+        assert np.array_equal(some.similarity.toarray(), known)
+        some.learn(np.arange(len(train.items)))
+    assert np.array_equal(some.similarity.toarray(), model.similarity.toarray()), "the same bits in two steps"
     np.testing.assert_allclose(model.similarity.toarray(), dense, rtol=1e-6)
     rows = np.arange(len(train.users))[::-1]
     np.testing.assert_allclose(model.score_histories(train, rows), (incidence @ dense)[rows], rtol=1e-5, atol=1e-6)
+
+
+def test_histories_need_items_whose_neighbours_are_known() -> None:
+    model = ItemKNN(TRAIN, for_items=np.empty(0, np.int64))
+    with pytest.raises(InputError, match="call learn"):
+        model.score_histories(TRAIN, np.arange(1))
 
 
 @pytest.mark.parametrize(("neighbours", "shrinkage"), [(0, 1.0), (5, -1.0), (5, float("nan"))])

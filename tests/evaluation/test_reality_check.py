@@ -7,7 +7,7 @@ import pytest
 
 from lorentzrec.data.interactions import Interactions
 from lorentzrec.evaluation import reality_check
-from lorentzrec.evaluation.reality_check import check_reality, find_repeats, make_baselines, sample_customers
+from lorentzrec.evaluation.reality_check import Baselines, check_reality, find_repeats, sample_customers
 from lorentzrec.model.reality_check import CheckedSystem, RealityCheck
 from tests.evaluation.fixed_scores import FixedScores, events
 
@@ -95,7 +95,13 @@ def test_item_knn_learns_from_a_bounded_number_of_pairs() -> None:
     assert len(sample_customers(TRAIN, 15)) < len(TRAIN)
     assert (sample_customers(TRAIN, 15).lengths ** 2).sum() <= 15
     assert np.count_nonzero(sample_customers(TRAIN, 0).lengths) == 1
-    assert list(make_baselines(TRAIN, repeats=False)) == ["popularity", "item-knn"]
+    assert list(Baselines(TRAIN).make(TRAIN, repeats=False)) == ["popularity", "item-knn"]
+
+
+def test_baselines_that_two_checks_share_change_no_result() -> None:
+    ours, shared = FixedScores(TRAIN, {"x": {"b": 1}, "w": {"a": 1}}), Baselines(TRAIN)
+    for test in (events([("x", "b")]), events([("w", "a"), ("y", "c")])):
+        assert check_reality(ours, test, TRAIN, baselines=shared) == check_reality(ours, test, TRAIN)
 
 
 def test_one_customer_shows_nothing() -> None:

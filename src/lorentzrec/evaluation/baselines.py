@@ -7,15 +7,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lorentzrec.data.arrays import strongest_entries
+from lorentzrec.data.arrays import Integers, make_mask, make_offsets, spans_within, strongest_entries
 from lorentzrec.data.interactions import Interactions
 from lorentzrec.errors import ConfigError, InputError
 from lorentzrec.points.memory import build_memory
 
 LARGEST_GRAM = 8 * 2**30
 """Bytes of the matrix that EASE inverts."""
-CELLS_PER_BLOCK = 4_000_000
-"""Similarities in memory at a time."""
+PAIRS_PER_BLOCK = 1_000_000
+"""Pairs of items whose similarities are in memory at a time: at most 40 MB, unless an item alone has more."""
 
 
 class Chance:
@@ -45,17 +45,44 @@ class ItemKNN(Chance):
     The similarity of items i and j is the cosine between their customers, n_ij / (sqrt(n_i n_j) + shrinkage), with n_ij
     the customers who have both; shrinkage reduces the similarity of items with few customers. Repeated events count
     once, and weights are ignored. Among equally similar items, those with the lower rows are neighbours.
+
+    for_items: the rows of all items that histories to be scored will have; None: every item. Only the neighbours of
+    these are computed. `learn` adds those of other items.
     """
 
-    def __init__(self, train: Interactions, neighbours: int = 100, shrinkage: float = 10.0) -> None:
+    def __init__(
+        self,
+        train: Interactions,
+        neighbours: int = 100,
+        shrinkage: float = 10.0,
+        *,
+        for_items: Integers | None = None,
+    ) -> None:
+        from scipy import sparse
+
         if neighbours < 1 or not 0 <= shrinkage < np.inf:
             raise ConfigError(f"neighbours={neighbours}, shrinkage={shrinkage}: give 1 or more, and a number from 0 up")
         super().__init__(train)
-        self.similarity = _nearest(train.incidence(), neighbours, shrinkage)
+        self.neighbours, self.shrinkage = neighbours, shrinkage
+        self.learned = np.zeros(len(self.items), bool)
+        """The items whose neighbours are computed."""
+        self.similarity: Any = sparse.csr_array((len(self.items), len(self.items)), dtype=np.float32)
         """Sparse (items, items): row i has the neighbours of item i."""
+        self.learn(np.arange(len(self.items)) if for_items is None else for_items)
+
+    def learn(self, rows: Integers) -> None:
+        """Compute the neighbours of these items, unless they are known."""
+        new = np.flatnonzero(make_mask(rows, len(self.items)) & ~self.learned)
+        if len(new):
+            found = _nearest(self.histories.incidence(), new, self.neighbours, self.shrinkage)
+            self.similarity = found if not self.learned.any() else self.similarity + found
+            self.learned[new] = True
 
     def score_histories(self, histories: Interactions, user_rows: NDArray[np.int64]) -> NDArray[np.float32]:
-        scores: NDArray[np.float32] = (histories.incidence(user_rows) @ self.similarity).toarray()
+        given = histories.incidence(user_rows)
+        if not self.learned[given.indices].all():
+            raise InputError("these histories have items whose neighbours are not computed: call learn with them first")
+        scores: NDArray[np.float32] = (given @ self.similarity).toarray()
         return scores
 
 
@@ -138,18 +165,24 @@ class GFCF(Chance):
         return scores
 
 
-def _nearest(incidence: Any, neighbours: int, shrinkage: float) -> Any:
-    """Sparse (items, items): the `neighbours` highest similarities of each row, computed in blocks of rows."""
+def _nearest(incidence: Any, chosen: Integers, neighbours: int, shrinkage: float) -> Any:
+    """Sparse (items, items): the `neighbours` highest similarities of the chosen rows, which rise; computed in blocks
+    of rows. The other rows are empty."""
     from scipy import sparse
 
     by_item = incidence.T.tocsr()
     norms = np.sqrt(np.diff(by_item.indptr)).astype(np.float32)
+    sizes = np.diff(incidence.indptr)
+    pairs = np.bincount(incidence.indices, np.repeat(sizes, sizes), len(norms))
     found = []
-    size = max(1, CELLS_PER_BLOCK // len(norms))
-    for start in range(0, len(norms), size):
-        similar = by_item[start : start + size] @ incidence
-        rows = np.repeat(np.arange(start, start + similar.shape[0]), np.diff(similar.indptr))
+    for start, end in spans_within(pairs[chosen], PAIRS_PER_BLOCK):
+        block = chosen[start:end]
+        similar = by_item[block] @ incidence
+        rows = np.repeat(block, np.diff(similar.indptr))
         similar.data /= norms[rows] * norms[similar.indices] + np.float32(shrinkage)
         similar.data[similar.indices == rows] = 0
         found.append(strongest_entries(similar, neighbours))
-    return sparse.vstack(found, "csr")
+    together = sparse.vstack(found, "csr")
+    counts = np.zeros(len(norms), np.int64)
+    counts[chosen] = np.diff(together.indptr)
+    return sparse.csr_array((together.data, together.indices, make_offsets(counts)), (len(norms), len(norms)))

@@ -37,12 +37,14 @@ def check_reality(
     events: Literal["held-out", "new"] = "held-out",
     seed: int = 0,
     threads: int | None = None,
+    baselines: Baselines | None = None,
 ) -> RealityCheck:
     """Compare `model` with baselines on the events of `test`.
 
     train: the earlier events of all customers, in the rows of the model's items. The model and its settings know only
     these, and the baselines learn from them.
     events: what `test` is, for the reader.
+    baselines: those of `train`, from an earlier check with the same seed; None: they are made here.
     """
     test = test if test.labels is None else test.select(test.labels)
     customers = np.flatnonzero(test.lengths)
@@ -60,22 +62,38 @@ def check_reality(
 
     ours = measure(model)
     checked = [CheckedSystem(name=OURS, ndcg=ours[NDCG], recall=ours[RECALL])]
-    for name, baseline in make_baselines(train, repeats=bool(repeats), seed=seed).items():
+    known = Baselines(train, seed) if baselines is None else baselines
+    for name, baseline in known.make(histories, repeats=bool(repeats)).items():
         report = measure(baseline)
         row = CheckedSystem(name=name, ndcg=report[NDCG], recall=report[RECALL])
         checked.append(_compare(row, ours.per_user[NDCG] - report.per_user[NDCG]))
     return RealityCheck(rows=tuple(checked), customers=len(ours.users), candidates=candidates, events=events)
 
 
-def make_baselines(train: Interactions, *, repeats: bool, seed: int = 0) -> dict[str, Recommender]:
-    """The baselines by name, as far as the data have what they need: times, and customers who buy again."""
-    timed = train.times is not None
-    baselines: dict[str, Recommender] = {"popularity": Popularity(train)}
-    if timed:
-        baselines["recent-popularity"] = RecentPopularity(train)
-    if repeats:
-        baselines["own-frequency"] = OwnFrequency(train, HALF_LIFE if timed else None)
-    return baselines | {"item-knn": ItemKNN(sample_customers(train, PAIR_LIMIT, seed))}
+class Baselines:
+    """The baselines that learn from some events, for several checks: what one check needs is not learned again for the
+    next."""
+
+    def __init__(self, train: Interactions, seed: int = 0) -> None:
+        self.train, self.seed = train, seed
+        self._item_knn: ItemKNN | None = None
+
+    def make(self, histories: Interactions, *, repeats: bool) -> dict[str, Recommender]:
+        """The baselines by name, as far as the data have what they need: times, and customers who buy again.
+
+        histories: those that are to be scored.
+        """
+        train, timed = self.train, self.train.times is not None
+        baselines: dict[str, Recommender] = {"popularity": Popularity(train)}
+        if timed:
+            baselines["recent-popularity"] = RecentPopularity(train)
+        if repeats:
+            baselines["own-frequency"] = OwnFrequency(train, HALF_LIFE if timed else None)
+        items = np.flatnonzero(histories.item_counts)
+        if self._item_knn is None:
+            self._item_knn = ItemKNN(sample_customers(train, PAIR_LIMIT, self.seed), for_items=items)
+        self._item_knn.learn(items)
+        return baselines | {"item-knn": self._item_knn}
 
 
 def find_repeats(test: Interactions, histories: Interactions) -> Booleans:

@@ -51,8 +51,8 @@ on validation events of Toys, Sports and MovieLens 1M, and of gowalla."""
 SHARPNESS = 20.0
 LARGEST_WEIGHT = 1e30
 """Boosts with a larger weight would not be numbers of single precision."""
-PAIRS_AT_ONCE = 5_000_000
-"""Pairs of events, or of items and their neighbours, that are in memory at a time: about 250 MB. More of them are
+PAIRS_AT_ONCE = 1_000_000
+"""Pairs of events, or of items and their neighbours, that are in memory at a time: about 50 MB. More of them are
 slower, too."""
 CELLS_PER_PAIR = 32
 """Above this many cells per stored neighbour, summing by sorting is faster than in an array of all cells."""

@@ -19,7 +19,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lorentzrec.data.arrays import Floats, Integers, are_lists_of_entries, spans_within, strongest_entries
+from lorentzrec.data.arrays import (
+    Floats,
+    Integers,
+    are_lists_of_entries,
+    make_offsets,
+    spans_within,
+    strongest_entries,
+)
 from lorentzrec.data.interactions import Interactions
 from lorentzrec.errors import InputError
 
@@ -31,8 +38,8 @@ TOGETHER = 2.0
 STEPS, STEP_DECAY = 5, 0.7
 LONGEST_HISTORY = 1_000
 """Of longer histories, the newest items of this number count, which bounds time and memory."""
-PAIRS_AT_ONCE = 5_000_000
-"""Pairs of items that building holds in memory, about 100 MB."""
+PAIRS_AT_ONCE = 1_000_000
+"""Pairs of items that building holds in memory, at most 80 MB, unless an item alone has more."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,11 +87,13 @@ def build_similarity(data: Interactions, *, ordered: bool, neighbours: int = NEI
         groups = sparse.vstack([groups, _normalise(list_orders(recent)[0], 0.0) * np.sqrt(1 - share)], "csr")
     by_item, sizes = groups.T.tocsr(), np.diff(groups.indptr)
     pairs = np.bincount(groups.indices, np.repeat(sizes, sizes), len(data.items))
+    events, firsts = np.argsort(recent.item_rows, kind="stable"), make_offsets(recent.item_counts)
     blocks = []
     for start, end in spans_within(pairs, PAIRS_AT_ONCE):
         block = by_item[start:end] @ groups
         if by_steps:
-            block = block + _close_steps(recent, start, end) * (1 - share)
+            of_items = np.sort(events[firsts[start] : firsts[end]])
+            block = block + _close_steps(recent, of_items, start, end) * (1 - share)
         own = np.repeat(np.arange(start, end), np.diff(block.indptr)) == block.indices
         block.data[own] = 0
         blocks.append(strongest_entries(block, neighbours).astype(np.float32))
@@ -115,11 +124,11 @@ def list_orders(data: Interactions) -> tuple[Any, Integers]:
     return matrix, orders
 
 
-def _close_steps(data: Interactions, start: int, end: int) -> Any:
-    """t_ij for the items i from `start` to before `end`, and all items j, of a history without orders."""
+def _close_steps(data: Interactions, events: Integers, start: int, end: int) -> Any:
+    """t_ij for the items i from `start` to before `end`, whose events these are, and all items j, of a history without
+    orders."""
     from scipy import sparse
 
-    events = np.flatnonzero((data.item_rows >= start) & (data.item_rows < end))
     owners = data.user_rows[events].astype(np.int64)
     bounds = data.offsets[owners], data.offsets[owners + 1]
     lengths: Floats = np.maximum(data.item_counts, 1) ** -0.5

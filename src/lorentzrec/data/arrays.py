@@ -6,7 +6,6 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -109,11 +108,17 @@ def are_lists_of_entries(offsets: NDArray[Any], columns: NDArray[Any], values: N
 
 def strongest(values: NDArray[Any], count: int) -> NDArray[np.int64]:
     """Indices of the `count` largest values in rising order; among equal ones, the first."""
+    return np.flatnonzero(_are_strongest(values, count))
+
+
+def _are_strongest(values: NDArray[Any], count: int) -> Booleans:
+    """Which values are the `count` largest; among equal ones, the first."""
     if len(values) <= count:
-        return np.arange(len(values))
+        return np.ones(len(values), bool)
     bound = np.partition(values, len(values) - count)[len(values) - count]
-    above, equal = np.flatnonzero(values > bound), np.flatnonzero(values == bound)
-    return np.sort(np.concatenate([above, equal[: count - len(above)]]))
+    chosen: Booleans = values > bound
+    chosen[np.flatnonzero(values == bound)[: count - np.count_nonzero(chosen)]] = True
+    return chosen
 
 
 def strongest_entries(matrix: Any, count: int) -> Any:
@@ -122,7 +127,9 @@ def strongest_entries(matrix: Any, count: int) -> Any:
 
     matrix.eliminate_zeros()
     matrix.sort_indices()
-    spans = pairwise(matrix.indptr.tolist())
-    kept = [start + strongest(matrix.data[start:end], count) for start, end in spans]
-    indices, offsets = np.concatenate(kept), np.cumsum([0, *map(len, kept)])
-    return sparse.csr_array((matrix.data[indices], matrix.indices[indices], offsets), matrix.shape)
+    lengths, kept = np.diff(matrix.indptr), np.ones(len(matrix.data), bool)
+    for row in np.flatnonzero(lengths > count).tolist():
+        span = slice(matrix.indptr[row], matrix.indptr[row + 1])
+        kept[span] = _are_strongest(matrix.data[span], count)
+    offsets = make_offsets(np.minimum(lengths, count))
+    return sparse.csr_array((matrix.data[kept], matrix.indices[kept], offsets), matrix.shape)

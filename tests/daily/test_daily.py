@@ -21,7 +21,7 @@ from lorentzrec.daily.report import draw_quality, measure_ratio
 from lorentzrec.daily.state import STAGES, State, exit_code
 from lorentzrec.errors import ArtifactError, ConfigError, InputError
 from lorentzrec.ingest.dataset import open_dataset
-from lorentzrec.learning.updating import update
+from lorentzrec.learning.updating import update_with
 from lorentzrec.model.model import Model
 from lorentzrec.model.reality_check import OURS, CheckedSystem, RealityCheck
 from lorentzrec.serving.stores.address import open_store
@@ -143,7 +143,7 @@ def test_the_gate_refuses_a_junk_model(tmp_path: Path, monkeypatch: pytest.Monke
     shop.deliver(1)
 
     def make_junk(*args: Any, **options: Any) -> Model:
-        made = update(*args, **options)
+        made = update_with(*args, **options)
         mixed = np.random.default_rng(0).permutation(len(made.items))
         return made.with_points(
             item_points=made.item_points[mixed],
@@ -153,7 +153,7 @@ def test_the_gate_refuses_a_junk_model(tmp_path: Path, monkeypatch: pytest.Monke
         )
 
     with monkeypatch.context() as patch:
-        patch.setattr(job, "update", make_junk)
+        patch.setattr(job, "update_with", make_junk)
         with pytest.raises(StageFailed, match=r"stage publish: .*overlap@10>=0\.27 is missed") as failed:
             shop.run()
     assert failed.value.exit_code == 16
@@ -175,7 +175,9 @@ def test_a_check_that_is_lost_can_refuse_a_model(tmp_path: Path, monkeypatch: py
         name="popularity", ndcg=0.2, recall=0.2, difference=-0.1, standard_error=0.01, significant=True
     )
     check = RealityCheck(rows=(*rows, ahead), customers=100, candidates="unseen")
-    monkeypatch.setattr(job, "update", lambda *args, **options: replace(update(*args, **options), check=check))
+    monkeypatch.setattr(
+        job, "update_with", lambda *args, **options: replace(update_with(*args, **options), check=check)
+    )
     with pytest.raises(StageFailed, match=r"stage check: the model is refused: .*loses to popularity") as failed:
         shop.run()
     assert failed.value.exit_code == 15

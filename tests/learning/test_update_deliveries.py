@@ -13,7 +13,8 @@ from lorentzrec.cli.inputs import training_data
 from lorentzrec.ingest.appending import append, compact
 from lorentzrec.ingest.dataset import Dataset, open_dataset
 from lorentzrec.ingest.prepare import PrepareConfig, prepare
-from lorentzrec.learning.updating import update
+from lorentzrec.learning.new_events import find_new_events
+from lorentzrec.learning.updating import update, update_with
 from lorentzrec.model.config import TrainingConfig
 
 CONFIG = TrainingConfig(dimension=4, epochs=2, threads=1, seed=5)
@@ -62,29 +63,34 @@ def count_reads(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 def test_only_new_deliveries_are_read_and_the_model_is_the_same(shop: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     model = load(shop.parent / "model")
     read = count_reads(monkeypatch)
-    data, own = training_data(str(shop)).read_with(model)
-    assert own
+    found = training_data(str(shop)).read_with(model)
+    data = found.data
+    assert found.own
     assert read == ["00001", "00002"]
     whole = open_dataset(shop).interactions()
     assert data.digest == whole.digest
     assert data.deliveries == whole.deliveries == open_dataset(shop).deliveries
-    one, other = update(model, data), update(model, whole)
+    everything = find_new_events(model, whole)
+    assert not everything.own
+    assert found.late == everything.late
+    assert np.array_equal(found.new, everything.new)
+    one, other = update_with(model, found), update(model, whole)
     assert one.fingerprint == other.fingerprint
     one.save(shop.parent / "next")
     append(shop, [write_day(shop.parent, 3, 30)])
     read.clear()
-    again, own = training_data(str(shop)).read_with(load(shop.parent / "next"))
-    assert (own, read) == (True, ["00003"])
-    assert len(again) == 800
-    assert update(load(shop.parent / "next"), again).histories is not None
+    again = training_data(str(shop)).read_with(load(shop.parent / "next"))
+    assert (again.own, read) == (True, ["00003"])
+    assert len(again.data) == 800
+    assert update_with(load(shop.parent / "next"), again).histories is not None
 
 
 def test_everything_is_read_if_known_and_new_deliveries_are_compacted_together(shop: Path) -> None:
     model = load(shop.parent / "model")
     compact(shop)
-    data, own = training_data(str(shop)).read_with(model)
-    assert not own
-    assert data.digest == open_dataset(shop).interactions().digest
+    found = training_data(str(shop)).read_with(model)
+    assert not found.own
+    assert found.data.to_frame().equals(open_dataset(shop).interactions().to_frame())
 
 
 def test_compaction_of_known_deliveries_changes_nothing(shop: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -92,8 +98,8 @@ def test_compaction_of_known_deliveries_changes_nothing(shop: Path, monkeypatch:
     compact(shop)
     append(shop, [write_day(shop.parent, 3, 30)])
     read = count_reads(monkeypatch)
-    data, own = training_data(str(shop)).read_with(load(shop.parent / "all"))
-    assert (own, read, len(data)) == (True, ["00001"], 800)
+    found = training_data(str(shop)).read_with(load(shop.parent / "all"))
+    assert (found.own, read, len(found.data)) == (True, ["00001"], 800)
 
 
 def test_everything_is_read_if_a_known_delivery_was_replaced(shop: Path) -> None:
@@ -101,5 +107,5 @@ def test_everything_is_read_if_a_known_delivery_was_replaced(shop: Path) -> None
     write_day(shop.parent, 2, 31)
     append(shop, [str(shop.parent / "2.csv")], replace_earlier=True)
     append(shop, [write_day(shop.parent, 3, 30)])
-    data, own = training_data(str(shop)).read_with(load(shop.parent / "all"))
-    assert (own, len(data)) == (False, 800)
+    found = training_data(str(shop)).read_with(load(shop.parent / "all"))
+    assert (found.own, len(found.data)) == (False, 800)

@@ -15,7 +15,7 @@ import numpy as np
 from lorentzrec.daily import job
 from lorentzrec.daily.job import StageFailed
 from lorentzrec.daily.state import STAGES, exit_code
-from lorentzrec.learning.updating import update
+from lorentzrec.learning.updating import update_with
 from lorentzrec.model.model import Model
 from lorentzrec.serving.stores.address import open_store
 from tests.daily.simulated_days import Shop
@@ -95,7 +95,7 @@ def _disturb(outcome: Outcome, shop: Shop, day: int) -> dict[str, Any]:
     if day == JUNK:
 
         def make_junk(*args: Any, **options: Any) -> Model:
-            made = update(*args, **options)
+            made = update_with(*args, **options)
             mixed = np.random.default_rng(0).permutation(len(made.items))
             return made.with_points(
                 item_points=made.item_points[mixed],
@@ -104,7 +104,7 @@ def _disturb(outcome: Outcome, shop: Shop, day: int) -> dict[str, Any]:
                 repeats=None,
             )
 
-        with patch.object(job, "update", make_junk):
+        with patch.object(job, "update_with", make_junk):
             try:
                 shop.run()
             except StageFailed as failed:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from lorentzrec.data.interactions import Interactions
     from lorentzrec.data.vocabulary import Id, Vocabulary
     from lorentzrec.ingest.dataset import Dataset
+    from lorentzrec.learning.new_events import NewEvents
     from lorentzrec.model.model import Model
 
 
@@ -82,13 +83,13 @@ class TrainingData:
         parts = self.dataset.named_parts()
         return next(iter(parts.values())), parts.get("validation")
 
-    def read_with(self, model: Model) -> tuple[Interactions, bool]:
-        """All events so far, and whether those that the model was trained on are its own histories."""
-        from lorentzrec.learning.new_events import read_events, with_types_of
+    def read_with(self, model: Model) -> NewEvents:
+        """All events so far, and which of them are new to the model."""
+        from lorentzrec.learning.new_events import find_new_events, read_new_events, with_types_of
 
         if self.dataset is not None:
-            return read_events(model, self.dataset)
-        return with_types_of(model, self.read()[0]), False
+            return read_new_events(model, self.dataset)
+        return find_new_events(model, with_types_of(model, self.read()[0]))
 
     def attributes(self, columns: str | None = None, start: Model | None = None) -> ItemAttributes | None:
         """The attributes of a dataset's items, of the columns `NAME,NAME:KIND,...`; none for "none". The default are

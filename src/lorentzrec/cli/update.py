@@ -81,8 +81,7 @@ def update(
     prune_after DAYS: Remove items without an event in the last days.
     live FILE: Remove all items but those in the file, one id per line.
     """
-    from lorentzrec.learning.updating import REHEARSED_SHARE, updating_config
-    from lorentzrec.learning.updating import update as bring_up_to_date
+    from lorentzrec.learning.updating import REHEARSED_SHARE, update_with, updating_config
     from lorentzrec.model.artifact import load
 
     refuse_unwritable(out, "lorentzrec model")
@@ -90,10 +89,10 @@ def update(
     config = updating_config(known).with_settings(settings or [])
     kept = None if live is None else [known.items.parse(text) for text in read_ids(live)]
     given = training_data(data, **file_options)
-    events, own = given.read_with(known)
-    if own:
+    events = given.read_with(known)
+    if events.own:
         note(["the events that the model was trained on are its own: only new deliveries are read"])
-    updated = bring_up_to_date(
+    updated = update_with(
         known,
         events,
         config,

@@ -23,6 +23,7 @@ from lorentzrec.base.atomic import locked_directory
 from lorentzrec.daily.config import DailyConfig
 from lorentzrec.daily.report import measure_ratio, write_reports
 from lorentzrec.daily.state import exit_code, read_state
+from lorentzrec.data.attributes import ItemAttributes
 from lorentzrec.errors import InputError, LorentzrecError
 from lorentzrec.evaluation.protocol import evaluate
 from lorentzrec.evaluation.reality_check import check_reality
@@ -30,9 +31,9 @@ from lorentzrec.ingest.appending import append, compact, list_deliveries
 from lorentzrec.ingest.dataset import Dataset, is_dataset, open_dataset
 from lorentzrec.ingest.prepare import prepare
 from lorentzrec.ingest.storage import file_name, list_files
-from lorentzrec.learning.new_events import read_events, select_first_new
+from lorentzrec.learning.new_events import NewEvents, read_new_events, select_first_new
 from lorentzrec.learning.trainer import train
-from lorentzrec.learning.updating import find_new_events, update
+from lorentzrec.learning.updating import update_with
 from lorentzrec.model.artifact import load
 from lorentzrec.model.model import Model
 from lorentzrec.serving.stores.activations import MAIN
@@ -128,6 +129,12 @@ class _Run:
         """The model that was current before this run."""
         return self._load_current()
 
+    @cached_property
+    def new_events(self) -> NewEvents:
+        """All events, and which of them the model does not know: for the measurement of the day and for the update."""
+        assert self.model is not None
+        return read_new_events(self.model, self.dataset)
+
     @property
     def dataset(self) -> Dataset:
         return open_dataset(self.config.dataset)
@@ -195,18 +202,18 @@ class _Run:
         """Measure the model on the new events, before it learns them."""
         if self.model is None or not self.has_new_events:
             return {}
-        data, _ = read_events(self.model, self.dataset)
-        new, _ = find_new_events(self.model, data)
+        data, new = self.new_events.data, self.new_events.new
         known_items = self.model.items.rows(data.items.series)[data.item_rows] >= 0
         result: dict[str, Any] = {"new_events": int(new.sum())}
         if new.any():
             result["new_item_share"] = float(np.mean(~known_items[new]))
-        test, earlier = select_first_new(self.model, data, new)
+        test, earlier = select_first_new(self.model, self.new_events), self.new_events.earlier
         customers = int(np.count_nonzero(test.lengths))
         if customers < FEWEST_CUSTOMERS:
             return result | {"customers": customers}
-        check = check_reality(self.model, test, earlier, events="new", threads=self.model.config.threads)
-        options: dict[str, Any] = {"histories": earlier, "candidates": check.candidates, "intervals": False}
+        options: dict[str, Any] = {"threads": self.model.config.threads, "baselines": self.new_events.baselines}
+        check = check_reality(self.model, test, earlier, events="new", **options)
+        options = {"histories": earlier, "candidates": check.candidates, "intervals": False}
         lists = evaluate(self.model, test, k=10, users=MEASURED_CUSTOMERS, metrics=("coverage",), **options)
         result |= {"customers": customers, "ndcg@10": check.ours.ndcg, "recall@10": check.ours.recall}
         result |= {"coverage@10": lists["coverage@10"], "lost_to": [row.name for row in check.lost_to]}
@@ -226,24 +233,43 @@ class _Run:
 
     def train(self) -> dict[str, Any]:
         """Update the model, or train a new one."""
-        rules, model = self.config.rules, self.model
+        rules = self.config.rules
         if not self.has_new_events:
             return {"kind": "none"}
         dataset = self.dataset
         reason = self._find_reason(dataset)
         if reason is None:
-            assert model is not None
-            data, _ = read_events(model, dataset)
-            attributes = None if model.attributes is None else dataset.attributes(like=model.item_attributes)
-            options: dict[str, Any] = {"rehearse": rules.rehearse, "prune_after": rules.prune_items_after}
-            made = update(model, data, attributes=attributes, progress=False, **options)
+            found, attributes = self.new_events, self._read_attributes(dataset)
+            # The earlier model is given up here, so that it is not in memory while the new one is made.
+            made = update_with(
+                self._give_up_model(),
+                found,
+                attributes=attributes,
+                rehearse=rules.rehearse,
+                prune_after=rules.prune_items_after,
+                progress=False,
+            )
         else:
+            self._give_up_model()
             dataset.verify()
             made = train(dataset.interactions(), self.config.training, attributes=dataset.attributes(), progress=False)
         self.folder.parent.mkdir(exist_ok=True)
         made.save(self.folder)
         kind = "update" if reason is None else "full"
         return {"kind": kind, "reason": reason, "fingerprint": made.fingerprint, "items": len(made.items)}
+
+    def _read_attributes(self, dataset: Dataset) -> ItemAttributes | None:
+        """The attributes of all items, if the model was trained with any."""
+        if self.model is None or self.model.attributes is None:
+            return None
+        return dataset.attributes(like=self.model.item_attributes)
+
+    def _give_up_model(self) -> Model:
+        """The model; the run keeps neither it nor what was found with it."""
+        model = self.model
+        for name in ("model", "new_events"):
+            self.__dict__.pop(name, None)
+        return model  # type: ignore[return-value]
 
     def _find_reason(self, dataset: Dataset) -> str | None:
         """Why to train from nothing; None for an update."""

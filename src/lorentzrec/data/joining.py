@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lorentzrec.data.arrays import Integers, make_offsets
+from lorentzrec.data.arrays import Booleans, Integers, make_offsets
 from lorentzrec.data.interactions import Interactions
 from lorentzrec.data.vocabulary import UNKNOWN, Vocabulary
 from lorentzrec.errors import InputError
@@ -64,12 +64,20 @@ def append(earlier: Interactions, later: Interactions) -> Interactions:
 def interleave(parts: Sequence[Interactions]) -> Interactions:
     """The events of several deliveries as one, in the union of their vocabularies: ids of the first keep their rows.
 
+    See `interleave_marked`.
+    """
+    return interleave_marked(parts)[0]
+
+
+def interleave_marked(parts: Sequence[Interactions]) -> tuple[Interactions, Booleans]:
+    """The events of several deliveries as one, and which of them are not of the first delivery.
+
     A customer's events are in the order of time, and of equal times in the order of the deliveries. Weights and labels
     that only some deliveries have are 1 and true in the others. No order is part of two deliveries.
     """
     first, later = parts[0], parts[1:]
     if not later:
-        return first
+        return first, np.zeros(len(first), bool)
     users, items = (_unite([getattr(part, name) for part in parts]) for name in ("users", "items"))
     user_rows, item_rows = (
         np.concatenate([_rows_in(union, getattr(part, f"{name}s"))[getattr(part, f"{name}_rows")] for part in later])
@@ -98,7 +106,7 @@ def interleave(parts: Sequence[Interactions]) -> Interactions:
     user_rows, item_rows = user_rows[order], item_rows[order].astype(np.int32)
     lengths = np.pad(first.lengths, (0, len(users) - len(first.users)))
     positions = _find_positions(make_offsets(lengths), earlier["times"], user_rows, added["times"])
-    return Interactions(
+    together = Interactions(
         users,
         items,
         make_offsets(lengths + np.bincount(user_rows, minlength=len(users))),
@@ -108,6 +116,7 @@ def interleave(parts: Sequence[Interactions]) -> Interactions:
         deliveries=tuple(digest for part in parts for digest in part.deliveries),
         notes=notes,
     )
+    return together, np.insert(np.zeros(len(first), bool), positions, True)
 
 
 def _unite(vocabularies: Sequence[Vocabulary]) -> Vocabulary:

@@ -6,7 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -57,6 +57,23 @@ POINT_SHARE = 0.25
 """How much the points count in an outfit, of what they count in a recommendation; chosen on Complete Journey."""
 
 
+class Inherited(NamedTuple):
+    """What a model takes over from the one that its run started from, in addition to the points. That model, which may
+    be as large as the new one, is not kept."""
+
+    config: ResolvedConfig
+    fingerprint: str
+    memory_weight: float | None
+    """None: it has no memory."""
+    repeats: Repeats | None
+    trend: Trend | None
+
+    @classmethod
+    def of(cls, start: Model) -> Inherited:
+        weight = None if start.memory is None else start.memory.weight
+        return cls(start.config, start.fingerprint, weight, start.repeats, start.trend)
+
+
 class TrainingRun:
     """The state of one training run between epochs."""
 
@@ -94,7 +111,7 @@ class TrainingRun:
                 "complements are learned from orders, and these events are in none: "
                 "give orders or times of events, or leave complements out"
             )
-        self.start = start
+        self.start = None if start is None else Inherited.of(start)
         self.given = config if config is not None and start is None else TrainingConfig()
         """The settings that the caller chose."""
         chosen = config or TrainingConfig() if start is None else continued_config(start, config)
@@ -358,11 +375,11 @@ class TrainingRun:
         """The memory of all events. Its weight is that of the start model, or the best on held-out events for the
         `earlier` memory, which does not know them."""
         config = self.config
-        kept = None if self.start is None or config.memory == "none" else self.start.memory
+        kept = None if self.start is None or config.memory == "none" else self.start.memory_weight
         if kept is None and (self.halves is None or config.memory == "none"):
             return None, []
         if kept is not None and self.start is not None:
-            weight = kept.weight * self.start.config.scale
+            weight = kept * self.start.config.scale
             note = Note(NoteKind.MEMORY_KEPT, {"weight": weight})
         elif earlier is None:
             weight = usual_weight(ordered=config.history == "causal")
@@ -379,7 +396,7 @@ class TrainingRun:
             return memory.with_weight(weight / config.scale), [note]
         if self.attributes is not None:
             memory = add_similar_to_memory(memory, self.attributes, self.data.item_counts == 0)
-        return memory.with_weight(kept.weight), [note]
+        return memory.with_weight(kept), [note]
 
     def _learn_newest_orders(self, held_out: Interactions) -> Note:
         """Learn the orders that were held out from training, each from the orders before it. They are the newest, and

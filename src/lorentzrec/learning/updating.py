@@ -19,10 +19,10 @@ from lorentzrec.evaluation.next_events import next_events
 from lorentzrec.evaluation.reality_check import check_reality
 from lorentzrec.learning.held_out import CUSTOMER_LIMIT
 from lorentzrec.learning.memory_weight import adjust_weight
-from lorentzrec.learning.new_events import select_first_new
+from lorentzrec.learning.new_events import NewEvents, find_new_events, mark_new_events, select_first_new
 from lorentzrec.learning.run import VALIDATION_METRIC, TrainingRun
 from lorentzrec.learning.trainer import check_is_config, run_training
-from lorentzrec.learning.warm_start import continued_config, with_items_of
+from lorentzrec.learning.warm_start import continued_config
 from lorentzrec.model.config import TrainingConfig
 from lorentzrec.model.model import Model
 from lorentzrec.model.notes import Note, NoteKind
@@ -64,30 +64,51 @@ def update(
     attributes: those of items, new and known ones, as in `train`, if the model was trained with any.
     """
     check_is_interactions(data, "update")
+    options: dict[str, Any] = {"prune_after": prune_after, "live": live, "attributes": attributes}
+    options |= {"rehearse": rehearse, "progress": progress, "callbacks": callbacks}
+    return update_with(model, find_new_events(model, data), config, **options)
+
+
+def update_with(
+    model: Model,
+    found: NewEvents,
+    config: TrainingConfig | None = None,
+    *,
+    rehearse: float = REHEARSED_SHARE,
+    prune_after: float | None = None,
+    live: Iterable[Id] | None = None,
+    attributes: Any = None,
+    progress: bool | None = None,
+    callbacks: Sequence[Callable[[EpochRecord], None]] = (),
+) -> Model:
+    """`update` with events of which it is known which are new."""
     check_is_config(config)
     if attributes is not None and model.attributes is None:
         raise InputError("the model was trained without attributes: train it with them, or update it without")
     check_value("rehearse", rehearse, Annotated[float, Range(0, 1)], error=InputError)
-    data = with_items_of(model, data)
     notes = []
     if prune_after is not None or live is not None:
+        data = found.data
         kept = take_items(data, _kept_items(data, prune_after, live))
         removed = len(data.items) - len(kept.items)
         notes.append(Note(NoteKind.PRUNED, {"items": removed, "events": len(data) - len(kept)}))
-        data = kept
-    new, late = find_new_events(model, data)
+        found = mark_new_events(model, kept)
+    data, new = found.data, found.new
     if not new.any():
         raise InputError("the model was trained on all of these events: give the newer ones as well")
     learn = new | _sample(data, rehearse, seed=len(data))
     choosing = _sample(data, 0.5, seed=len(data) + 1)
     start, adjusted = _with_adjusted_memory(model, data, new & choosing)
+    check = _check_on_new_events(start, found, ~choosing)
+    found.release()
     run = TrainingRun(data, updating_config(model, config), start=start, learn=learn, attributes=attributes)
-    run.check_of_start = _check_on_new_events(start, data, new, ~choosing)
+    del model, start  # the caller may have given them up, and then their memory is free for the new model
+    run.check_of_start = check
     counts = {"new": int(new.sum()), "old": int(learn.sum()) - int(new.sum())}
     run.notes = [note for note in run.notes if note.kind is not NoteKind.NOT_NEWER]
     run.notes += [*notes, *adjusted, Note(NoteKind.UPDATED, counts)]
-    if late:
-        run.note(NoteKind.LATE_EVENTS, events=late)
+    if found.late:
+        run.note(NoteKind.LATE_EVENTS, events=found.late)
     return run_training(run, progress=progress, callbacks=callbacks)
 
 
@@ -116,26 +137,6 @@ def _kept_items(data: Interactions, prune_after: float | None, live: Iterable[Id
     return np.flatnonzero(keep)
 
 
-def find_new_events(model: Model, data: Interactions) -> tuple[Booleans, int]:
-    """Which events the model was not trained on, and how many of them are not newer than all that it was trained on."""
-    if data.times is None or model.newest_time is None:
-        return ~_in_histories(model, data), 0
-    newer = data.times > model.newest_time
-    late = ~newer & ~_in_histories(model, data) if model.histories is not None else np.zeros(len(data), bool)
-    return newer | late, int(late.sum())
-
-
-def _in_histories(model: Model, data: Interactions) -> Booleans:
-    """Whether the customer of each event has interacted with its item in the training data of the model."""
-    if model.histories is None:
-        return np.zeros(len(data), bool)
-    users, items = data.users.rows(model.histories.users.series), data.items.rows(model.histories.items.series)
-    user_rows, item_rows = users[model.histories.user_rows], items[model.histories.item_rows]
-    both = (user_rows != UNKNOWN) & (item_rows != UNKNOWN)
-    known = user_rows[both] * len(data.items) + item_rows[both]
-    return np.isin(data.user_rows.astype(np.int64) * len(data.items) + data.item_rows, known)
-
-
 def _with_adjusted_memory(model: Model, data: Interactions, new: Booleans) -> tuple[Model, list[Note]]:
     """The model with the weight of its memory adjusted to the new events, of which it has seen none."""
     config = model.config
@@ -156,13 +157,14 @@ def _with_adjusted_memory(model: Model, data: Interactions, new: Booleans) -> tu
     return model.with_points(memory=memory.with_weight(weight / config.scale)), [note]
 
 
-def _check_on_new_events(start: Model, data: Interactions, new: Booleans, checking: Booleans) -> RealityCheck | None:
+def _check_on_new_events(start: Model, found: NewEvents, checking: Booleans) -> RealityCheck | None:
     """The check of the start model on the first new order, or event, of each known customer where `checking` is true;
     None if these are too few."""
-    test, earlier = select_first_new(start, data, new, checking)
+    test = select_first_new(start, found, checking)
     if np.count_nonzero(test.lengths) < FEWEST_CUSTOMERS:
         return None
-    return check_reality(start, test, earlier, events="new", threads=start.config.threads)
+    options: dict[str, Any] = {"threads": start.config.threads, "baselines": found.baselines}
+    return check_reality(start, test, found.earlier, events="new", **options)
 
 
 def _sample(data: Interactions, share: float, seed: int) -> Booleans:

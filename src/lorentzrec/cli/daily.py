@@ -21,6 +21,7 @@ def daily(config: Path, *, json: bool = False) -> None:
     """
     from lorentzrec.daily.config import read_config
     from lorentzrec.daily.job import run_day
+    from lorentzrec.daily.report import describe_refused
 
     settings = read_config(config)
     with stages() as report:
@@ -29,7 +30,7 @@ def daily(config: Path, *, json: bool = False) -> None:
     rows += [(name, f"{entry[name]:,}") for name in ("events", "late", "repeated", "new_items")]
     measured = ("ndcg@10", "quality_ratio", "coverage@10", "overlap@10")
     rows += [(name, f"{entry[name]:.4f}") for name in measured if entry[name] is not None]
-    notes = [f"{address} is not appended: {why}" for address, why in entry["refused_files"].items()]
+    notes = [f"not appended: {describe_refused(*refused)}" for refused in entry["refused_files"].items()]
     columns = {f"run {entry['run']}": "left bold", "": "left"}
     text = f"The report is in {settings.work}: report.md, report.json, quality.svg"
     print_result(entry, table(columns, rows), text, json=json, notes=notes)

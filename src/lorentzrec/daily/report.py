@@ -101,7 +101,7 @@ def _markdown(entry: dict[str, Any], days: Sequence[dict[str, Any]]) -> Iterator
         yield f"| {name} | {value} |"
     yield ""
     for address, why in entry["refused_files"].items():
-        yield f"- Not appended: `{address}`: {why}"
+        yield f"- Not appended: {describe_refused(address, why)}"
     yield ""
     yield "![NDCG@10 on the events of each day, before they were learned](quality.svg)"
     yield ""
@@ -121,11 +121,18 @@ def _rows(entry: dict[str, Any]) -> Iterator[tuple[str, str]]:
     for name in ("events", "late", "repeated", "new_users", "new_items", "deliveries", "repeated_deliveries"):
         yield name.replace("_", " "), f"{entry[name]:,}"
     for name in ("ndcg@10", "recall@10", "coverage@10", "new_item_share", "quality_ratio", "overlap@10"):
-        yield name.replace("_", " "), _show(entry[name])
+        if entry[name] is not None:
+            yield name.replace("_", " "), _show(entry[name])
     for name, value in (entry["baselines"] or {}).items():
         yield f"NDCG@10 of {name}", _show(value)
-    yield "the new model loses to", ", ".join(entry["lost_to"]) or "none"
+    if entry["training"] in ("update", "full"):
+        yield "the new model loses to", ", ".join(entry["lost_to"]) or "none"
     yield "processor time", f"{entry['processor_seconds']:.1f} s"
+
+
+def describe_refused(address: str, why: str) -> str:
+    """A file that was not appended, with the reason, which may begin with the address."""
+    return why if why.startswith(address) else f"{address}: {why}"
 
 
 def _show(value: float | None, digits: int = 4) -> str:

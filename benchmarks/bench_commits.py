@@ -5,10 +5,9 @@
 
 Each argument is a checkout, and the first is what the second is compared with. Both have the same 5,000 items, trained
 and published by their own code, and a file store on the same disk. After two blocks that warm up, each round sends a
-block of 100 requests of each kind to one service and then to the other, in turn first. The processor time is that of
-the threads of all workers in /proc/PID/task/*/schedstat, which is exact: the ticks in /proc/PID/stat are samples, and
-miss threads that run for less than a tick. A ratio is that of the means over the rounds, with its standard error: other
-work on the machine affects both services alike. `--start` measures the time from the command to readiness, too.
+block of 100 requests of each kind to one service and then to the other, in turn first. A ratio is that of the means
+over the rounds, with its standard error: other work on the machine affects both services alike. `--start` measures the
+time from the command to readiness, too.
 """
 
 from __future__ import annotations
@@ -27,13 +26,13 @@ import urllib.error
 import urllib.request
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, closing, suppress
+from contextlib import ExitStack, closing
 from itertools import count
 from pathlib import Path
 from typing import Any
 
 from load_client import Connection, post
-from measuring import report
+from measuring import report, worker_seconds
 
 ITEMS, CUSTOMERS, EVENTS = 5_000, 4_000, 80_000
 DIMENSION = 50
@@ -102,13 +101,7 @@ class Commit:
     def cpu_seconds(self) -> float:
         """Processor time that the workers have used."""
         assert self._process is not None
-        children = Path(f"/proc/{self._process.pid}/task/{self._process.pid}/children").read_text().split()
-        nanoseconds = 0
-        for worker in children:
-            for thread in Path(f"/proc/{worker}/task").iterdir():
-                with suppress(FileNotFoundError, ProcessLookupError):  # it has ended
-                    nanoseconds += int((thread / "schedstat").read_text().split()[0])
-        return nanoseconds / 1e9
+        return worker_seconds(self._process.pid)
 
 
 def make_kinds(raw: Path) -> dict[str, tuple[int, Callable[[int], bytes]]]:

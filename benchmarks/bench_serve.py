@@ -22,7 +22,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import random
 import signal
 import socket
@@ -50,8 +49,8 @@ from lorentzrec.points.ranking import LiveSet, Ranker
 from lorentzrec.serving.stores.address import open_store
 from lorentzrec.serving.versions.publish import publish
 from lorentzrec.serving.versions.version import Version, open_version
-from measuring import report
-from served_catalogue import DIMENSION, Catalogue, catalogue, is_made, model_of
+from measuring import report, worker_seconds
+from served_catalogue import DIMENSION, Catalogue, catalogue, is_made, live_subset, model_of
 
 SCENARIOS = ("exact", "index", "live", "events", "publish")
 LARGE, LIVE = 1_000_000, 87_000
@@ -90,17 +89,14 @@ class Service:
         self._log.seek(0)
         return self._log.read().decode(errors="replace")[-2000:]
 
+    @property
+    def pid(self) -> int:
+        """The parent of the workers."""
+        return self._process.pid
+
     def cpu_seconds(self) -> float:
-        """Processor time used by the service and its workers so far."""
-        ticks = 0
-        for folder in Path("/proc").glob("[0-9]*"):
-            try:
-                fields = (folder / "stat").read_text().rpartition(") ")[2].split()
-            except (FileNotFoundError, ProcessLookupError):
-                continue
-            if self._process.pid in (int(folder.name), int(fields[1])):
-                ticks += int(fields[11]) + int(fields[12])
-        return ticks / os.sysconf("SC_CLK_TCK")
+        """Processor time used by the workers so far."""
+        return worker_seconds(self.pid)
 
     def stop(self) -> None:
         self._process.send_signal(signal.SIGTERM)
@@ -205,7 +201,7 @@ def serve_live(shop: Catalogue, workers: int, seconds: float) -> tuple[list[dict
     those of exact ranking."""
     with closing(open_store(shop.store)) as store:
         version = open_version(store.fetch(str(store.state().version), Path()))
-        rows = np.sort(np.random.default_rng(5).choice(len(version.points), LIVE, replace=False))
+        rows = live_subset(len(version.points), LIVE)
         store.set_live_items([item.id for item in version.items.items(rows)])
     try:
         with tempfile.TemporaryDirectory() as folder:

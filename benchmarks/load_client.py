@@ -41,6 +41,8 @@ class Task:
     connections: int = 32
     key: str | None = None
     """Of the service, if it needs one."""
+    each: bool = False
+    """Whether the tally has the latency of each request."""
 
 
 @dataclass
@@ -59,6 +61,8 @@ class Tally:
     max: float = 0.0
     client_cpu: float = 0.0
     """Share of one core that this process used."""
+    each: list[tuple[float, float]] = field(default_factory=list)
+    """When each request was due, as `time.time()`, and its latency; in order of time, if the task wants them."""
     labels: dict[str, int] = field(default_factory=dict)
     """Number of responses by version and first words of titles: "VERSION LABEL LABEL"."""
 
@@ -114,6 +118,7 @@ def run(task: Task, stopped: threading.Event) -> Tally:
     requests = [post("/v1/recommend", body, task.key) for body in task.bodies]
     tally, latencies, labels = Tally(), [], Counter[str]()
     numbers, start = count(), time.perf_counter() + 0.1
+    epoch = time.time() - time.perf_counter()
 
     def keep_sending() -> None:
         connection = None
@@ -129,7 +134,10 @@ def run(task: Task, stopped: threading.Event) -> Tally:
                 trouble = fault(status, body)
             except (OSError, ValueError) as error:
                 trouble, connection = repr(error), None
-            latencies.append(time.perf_counter() - due)
+            latency = time.perf_counter() - due
+            latencies.append(latency)
+            if task.each:
+                tally.each.append((epoch + due, 1e3 * latency))
             if trouble:
                 tally.errors.append(trouble)
             else:
@@ -151,6 +159,7 @@ def run(task: Task, stopped: threading.Event) -> Tally:
         latencies[int(share * (len(latencies) - 1))] * 1e3 for share in (0.5, 0.95, 0.99)
     )
     tally.max, tally.client_cpu = latencies[-1] * 1e3, (time.process_time() - before) / elapsed
+    tally.each.sort()
     tally.failures, tally.errors, tally.labels = len(tally.errors), tally.errors[:3], dict(labels)
     return tally
 

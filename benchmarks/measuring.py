@@ -9,6 +9,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -62,6 +63,20 @@ def best_rate(run: TrainingRun, learning_rate: float, epochs: int) -> float:
         result = run.runner.run(epoch, learning_rate, lambda *_: None, threading.Event())
         rates.append(result.positives / (time.perf_counter() - start))
     return max(rates)
+
+
+def worker_seconds(parent: int) -> float:
+    """Processor time that the child processes of a service have used.
+
+    It is that of their threads in /proc/PID/task/*/schedstat, which is exact: the ticks in /proc/PID/stat are samples,
+    and miss threads that run for less than a tick.
+    """
+    nanoseconds = 0
+    for worker in Path(f"/proc/{parent}/task/{parent}/children").read_text().split():
+        for thread in Path(f"/proc/{worker}/task").iterdir():
+            with suppress(FileNotFoundError, ProcessLookupError):  # it has ended
+                nanoseconds += int((thread / "schedstat").read_text().split()[0])
+    return nanoseconds / 1e9
 
 
 def sgemm_rate(threads: int, size: int = 1024) -> float:

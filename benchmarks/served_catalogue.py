@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+import polars as pl
+from numpy.typing import NDArray
 
 from lorentzrec import Interactions, TrainingConfig, train
 from lorentzrec.model.artifact import load
@@ -25,6 +27,8 @@ FOLDER = Path(__file__).parents[1] / ".build" / "bench-serve"
 DIMENSION = 50
 SHORTEST, LONGEST = 5, 50
 """Items in the history of a query."""
+CATEGORIES = 300
+"""Of items, made up."""
 CUSTOMERS = 4_000
 """Number of such histories: half of them are in the store, half are sent with the query."""
 
@@ -88,7 +92,7 @@ def _make(folder: Path, model: Model) -> None:
     names = sorted(histories)
     stored, sent = names[: len(names) // 2], names[len(names) // 2 :]
     store = open_store(f"file:{folder / 'store'}", create=True)
-    publish(model, store)
+    publish(model, store, items=item_table(model))
     store.add_events(
         [Event(user, item, place, str(place)) for user in stored for place, item in enumerate(histories[user])]
     )
@@ -96,6 +100,18 @@ def _make(folder: Path, model: Model) -> None:
     model.save(folder / "model")
     queries = {"users": {user: histories[user] for user in stored}, "histories": [histories[user] for user in sent]}
     (folder / "queries.json").write_text(json.dumps(queries))  # last: now the catalogue is complete
+
+
+def item_table(model: Model) -> pl.DataFrame:
+    """A title and a category for each item."""
+    ids = model.items.series.cast(pl.String).rename("id")
+    category = np.random.default_rng(0).integers(0, CATEGORIES, len(ids))
+    return pl.DataFrame({"id": ids, "title": "Item " + ids, "category": pl.Series(category).cast(pl.String)})
+
+
+def live_subset(items: int, live: int) -> NDArray[np.int64]:
+    """The rows of the items that are live, of a shop with few of them."""
+    return np.sort(np.random.default_rng(5).choice(items, live, replace=False))
 
 
 def model_of(catalogue: Catalogue) -> Model:

@@ -8,7 +8,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from lorentzrec.data.item_columns import ItemColumns, UnknownColumn
+from lorentzrec.data.item_columns import ItemColumns, TextColumn, UnknownColumn
 from lorentzrec.errors import InputError
 
 
@@ -30,6 +30,16 @@ def columns() -> ItemColumns:
             }
         )
     )
+
+
+def test_the_rows_of_values(columns: ItemColumns) -> None:
+    brand = columns.texts["brand"]
+    acme, bolt = brand.code_of["Acme"], brand.code_of["Bolt"]
+    assert brand.rows_with([acme]).tolist() == [0, 4]
+    assert brand.rows_with([bolt, acme]).tolist() == [1, 0, 4]
+    assert brand.rows_with([]).tolist() == []
+    many = TextColumn(np.arange(70_000, dtype=np.int32)[::-1], [str(number) for number in range(70_000)])
+    assert many.rows_with([69_999, 0, 5]).tolist() == [0, 69_999, 69_994]
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,6 @@ the category's items. Without such a column it is the path before the last >: th
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,9 +27,9 @@ class CategoryTree:
     """The items of each category, and those of its parent."""
 
     def __init__(self, columns: ItemColumns) -> None:
-        category = columns.texts.get(CATEGORY, TextColumn(np.full(columns.count, UNKNOWN, np.int32), ()))
-        self.names: Sequence[str] = category.values
-        self.codes: NDArray[np.int32] = category.codes
+        self._column = columns.texts.get(CATEGORY, TextColumn(np.full(columns.count, UNKNOWN, np.int32), ()))
+        self.names: Sequence[str] = self._column.values
+        self.codes: NDArray[np.int32] = self._column.codes
         parent = next((columns.texts[name] for name in PARENT_COLUMNS if name in columns.texts), None)
         paths = [[part.strip() for part in name.split(SEPARATOR)] for name in self.names]
         self.parents: list[str | None] = (
@@ -46,16 +45,9 @@ class CategoryTree:
                 if name is not None:
                     self._below.setdefault(name, []).append(code)
 
-    @cached_property
-    def _rows(self) -> tuple[Integers, Integers]:
-        """The rows by category, those without one first, and where each category begins."""
-        order = np.argsort(self.codes, kind="stable")
-        return order, np.searchsorted(self.codes[order], np.arange(len(self.names) + 1))
-
     def rows_of_category(self, code: int) -> Integers:
         """In rising order."""
-        order, offsets = self._rows
-        return order[offsets[code] : offsets[code + 1]]
+        return self._column.rows_with([code])
 
     def rows_of_parent(self, code: int) -> Integers:
         """The items of the parent of a category, and so of the category; without a parent, those of the category. In
@@ -63,7 +55,7 @@ class CategoryTree:
         parent = self.parents[code]
         if parent is None:
             return self.rows_of_category(code)
-        return np.sort(np.concatenate([self.rows_of_category(other) for other in self._below[parent]]))
+        return np.sort(self._column.rows_with(self._below[parent]))
 
 
 def _most_frequent(codes: NDArray[np.int32], count: int, parent: TextColumn) -> list[str | None]:

@@ -99,6 +99,19 @@ class TextColumn:
     def code_of(self) -> Mapping[str, int]:
         return {value: code for code, value in enumerate(self.values)}
 
+    @cached_property
+    def _rows(self) -> tuple[Integers, Integers]:
+        """All rows by value, those without one first, and where the rows of each value begin."""
+        codes = self.codes + 1
+        # Numbers of 16 bits are sorted by their digits, in a fraction of the time.
+        order = np.argsort(codes.astype(np.uint16) if len(self.values) < 2**16 - 1 else codes, kind="stable")
+        return order, np.cumsum(np.bincount(codes, minlength=len(self.values) + 1))
+
+    def rows_with(self, codes: Iterable[int]) -> Integers:
+        """The rows with one of these values, one value after the other; those of a value in rising order."""
+        order, starts = self._rows
+        return np.concatenate([order[:0], *(order[starts[code] : starts[code + 1]] for code in codes)])
+
 
 @dataclass(frozen=True, eq=False)
 class ItemColumns:

@@ -238,6 +238,7 @@ class Recommender:
         self.similar(item)
         self.alternatives(item)
         self.complete([item], OutfitOptions(reasons=True))
+        self.version.columns.texts["category"].rows_with([])  # the rows of each category, for filters
 
     def recommend(
         self,
@@ -416,10 +417,13 @@ class Recommender:
         if categories:
             codes = np.array([self._code_of.get(name, UNKNOWN) for name in categories], np.int64)
             fallbacks += unknown_fallbacks(Cause.UNKNOWN_CATEGORIES, codes)
-            # The last entry is that of code -1, items without a category: they are in none of the requested ones.
-            wanted = np.zeros(len(self._code_of) + 1, bool)
-            wanted[codes[codes != UNKNOWN]] = True
-            allowed = np.flatnonzero(wanted[self._codes]) if allowed is None else allowed[wanted[self._codes[allowed]]]
+            codes = np.unique(codes[codes != UNKNOWN])
+            if allowed is None:
+                count, column = len(self.version.items), self.version.columns.texts["category"]
+                new = count + np.flatnonzero(np.isin(self._codes[count:], codes))
+                allowed = np.concatenate([column.rows_with(codes[codes < len(column.values)]), new])
+            else:
+                allowed = allowed[np.isin(self._codes[allowed], codes)]
         if options.where:
             fitting = self.columns.find(options.where, allowed)
             allowed = np.flatnonzero(fitting) if allowed is None else allowed[fitting]

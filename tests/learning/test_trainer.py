@@ -21,7 +21,7 @@ from lorentzrec.evaluation.baselines import Popularity
 from lorentzrec.evaluation.protocol import evaluate
 from lorentzrec.learning import run as run_module
 from lorentzrec.learning.epochs import EpochRunner
-from lorentzrec.learning.memory_weight import USUAL_WEIGHT
+from lorentzrec.learning.memory_weight import USUAL_WEIGHTS
 from lorentzrec.learning.progress import TrainingProgress
 from lorentzrec.learning.run import TrainingRun
 from lorentzrec.learning.trainer import train
@@ -259,7 +259,7 @@ def test_an_interrupted_run_does_not_search_the_weight_of_the_memory(monkeypatch
     model = caught.value.model
     assert model is not None
     assert model.memory is not None
-    assert model.memory.weight == pytest.approx(USUAL_WEIGHT / model.config.scale)
+    assert model.memory.weight == pytest.approx(USUAL_WEIGHTS["causal"] / model.config.scale)
     assert "the memory has the usual weight 1: training ended before a weight was chosen" in model.notes
     assert not {NoteKind.MEMORY, NoteKind.NO_MEMORY} & kinds(model)
 

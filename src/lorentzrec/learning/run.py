@@ -25,7 +25,7 @@ from lorentzrec.learning.checkpoint import Checkpoint
 from lorentzrec.learning.epochs import EpochRunner, Runner, find_learners
 from lorentzrec.learning.held_out import HeldOutHalves, count_customers, divide, hold_out
 from lorentzrec.learning.kernels.structures import Table
-from lorentzrec.learning.memory_weight import choose_weight, usual_weight
+from lorentzrec.learning.memory_weight import USUAL_WEIGHTS, build_memory_for, choose_weight
 from lorentzrec.learning.own_losses import find_address
 from lorentzrec.learning.progress import TrainingProgress
 from lorentzrec.learning.recency_choice import choose_recency
@@ -42,7 +42,7 @@ from lorentzrec.model.reality_check import RealityCheck
 from lorentzrec.model.record import EpochRecord
 from lorentzrec.points.attribute_points import AttributePoints, compose
 from lorentzrec.points.complements import build_complements
-from lorentzrec.points.memory import Memory, build_memory
+from lorentzrec.points.memory import Memory
 from lorentzrec.points.points import Points
 from lorentzrec.points.repeats import Repeats, find_rates
 from lorentzrec.points.similarity import build_similarity
@@ -369,7 +369,7 @@ class TrainingRun:
         config = self.config
         if self.halves is None or config.memory == "none":
             return None
-        return build_memory(self.training_data, config.memory_neighbours, ordered=config.history == "causal")
+        return build_memory_for(self.training_data, config)
 
     def _build_memory(self, model: Model, earlier: Memory | None) -> tuple[Memory | None, list[Note]]:
         """The memory of all events. Its weight is that of the start model, or the best on held-out events for the
@@ -382,7 +382,7 @@ class TrainingRun:
             weight = kept * self.start.config.scale
             note = Note(NoteKind.MEMORY_KEPT, {"weight": weight})
         elif earlier is None:
-            weight = usual_weight(ordered=config.history == "causal")
+            weight = USUAL_WEIGHTS[config.history]
             note = Note(NoteKind.MEMORY_NOT_TUNED, {"weight": weight})
         else:
             assert self.halves is not None
@@ -391,7 +391,7 @@ class TrainingRun:
             if weight == 0:
                 return None, [Note(NoteKind.NO_MEMORY, values)]
             note = Note(NoteKind.MEMORY, values)
-        memory = build_memory(self.data, config.memory_neighbours, ordered=config.history == "causal")
+        memory = build_memory_for(self.data, config)
         if kept is None:
             return memory.with_weight(weight / config.scale), [note]
         if self.attributes is not None:

@@ -95,7 +95,8 @@ def add_items(model: Model, events: Interactions | None, attributes: Any = None)
     attribute_points, memory = model.attributes, model.memory
     left_out = np.arange(known + new) >= known
     if memory is not None:
-        memory = remember(memory, kept, left_out, counts if model.histories is None else None)
+        known_counts = counts if model.histories is None else None
+        memory = remember(memory, kept, left_out, known_counts, in_orders=model.config.history == "orders")
         left_out[memory.columns] = False
     if attribute_points is not None:
         added = Vocabulary(kept.items.series[known:], name="item")

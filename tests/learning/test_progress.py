@@ -25,7 +25,7 @@ def test_a_script_gets_one_line_at_the_end(capfd: pytest.CaptureFixture[str]) ->
     train(grouped(events=300), quick(epochs=2, negative_count=1000))
     out, shown = capfd.readouterr()
     assert out == ""
-    assert [re.sub(r"\d+ s", "0 s", line) for line in shown.splitlines()] == [
+    assert [re.sub(r"\d+(\.\d)? s", "0 s", line) for line in shown.splitlines()] == [
         "trained 1 epoch in 0 s; 1 note: model.notes",
         "trained 2 epochs in 0 s; 2 notes: model.notes",
     ]

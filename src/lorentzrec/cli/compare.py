@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from lorentzrec.cli.inputs import require_dataset
+from lorentzrec.cli.inputs import require_dataset, split_ids
 from lorentzrec.cli.output import print_result, say, table
 from lorentzrec.cli.results import write_results
 from lorentzrec.errors import ConfigError, InputError
@@ -46,12 +46,13 @@ def compare(
     $ lorentzrec compare shop --seeds 5 --config hyperboloid=shop-tuning/hyperboloid.toml \
         --config euclidean=shop-tuning/euclidean.toml --tune-baselines
     $ lorentzrec compare shop --candidates all --metric ndcg@10 --tune-baselines
-    $ lorentzrec compare shop --systems hyperboloid --systems item-knn --metric recall@20
+    $ lorentzrec compare shop --systems hyperboloid,item-knn --metric recall@20
 
     data DATASET: A dataset with a test part.
     systems: hyperboloid, euclidean, popularity, item-knn, item-item, transitions, ease, gf-cf, recent-popularity,
-        own-frequency, tifu-knn, up-cf, implicit-als or implicit-bpr. Repeatable. Default: all that are installed and
-        fit the data, except ease and gf-cf, and the four before implicit-als unless the candidates are all or repeats.
+        own-frequency, tifu-knn, up-cf, implicit-als or implicit-bpr, separated by commas. Repeatable. Default: all
+        that are installed and fit the data, except ease and gf-cf, and the four before implicit-als unless the
+        candidates are all or repeats.
     seeds: Runs per non-deterministic system.
     config GEOMETRY=FILE: TOML file of hyper-parameters, such as those that tune writes. Repeatable.
     settings NAME=VALUE: A hyper-parameter of both geometries. Repeatable.
@@ -82,7 +83,7 @@ def compare(
     )
     if candidates not in ("all", "repeats") or task.train.times is None:
         left_out |= OF_SHOPS
-    chosen = make_systems(systems or [name for name in SYSTEMS if name not in left_out], configs)
+    chosen = make_systems(split_ids(systems) or [name for name in SYSTEMS if name not in left_out], configs)
     folder = out or Path(f"{Path(data).name}-comparison")
     threads = configs["hyperboloid"].threads
     comparer = Comparer(

@@ -108,7 +108,8 @@ def print_end(model: Model) -> None:
         return
     seconds = sum(epoch.seconds for epoch in model.record)
     notes = f"; {Count(len(model.notes)):note|notes}: model.notes" if model.notes else ""
-    print(f"trained {Count(len(model.record)):epoch|epochs} in {seconds:.0f} s{notes}", file=sys.stderr, flush=True)
+    duration = f"{seconds:.0f} s" if seconds >= 10 else f"{seconds:.1f} s"
+    print(f"trained {Count(len(model.record)):epoch|epochs} in {duration}{notes}", file=sys.stderr, flush=True)
 
 
 def in_notebook() -> bool:

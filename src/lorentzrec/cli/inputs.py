@@ -208,8 +208,11 @@ def named_texts(option: str, texts: list[str] | None) -> dict[str, str]:
 
 def named_numbers(option: str, texts: list[str] | None) -> dict[str, float]:
     """The same for NAME=NUMBER."""
-    pairs = named_texts(option, texts)
+    return {name: _number(option, text) for name, text in named_texts(option, texts).items()}
+
+
+def _number(option: str, text: str) -> float:
     try:
-        return {name: int(text) if text.lstrip("-").isdigit() else float(text) for name, text in pairs.items()}
-    except ValueError as error:
-        raise ConfigError(f"{option}: {str(error).partition(': ')[2]} is not a number: write name=number") from None
+        return int(text) if text.lstrip("-").isdigit() else float(text)
+    except ValueError:
+        raise ConfigError(f"{option}: {text!r} is not a number: write name=number") from None

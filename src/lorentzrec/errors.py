@@ -112,10 +112,14 @@ class RecordDamaged(ArtifactError):  # noqa: N818 - the name states the conditio
 
 @dataclass(frozen=True)
 class RowFault:
-    """What is wrong with a row of a file, and the option that may resolve it."""
+    """What is wrong with a row of a file, and the option that may resolve it.
+
+    role: what the column is for that the option names, such as `user`; empty for other options.
+    """
 
     reason: str
     option: str = ""
+    role: str = ""
 
     def __str__(self) -> str:
         return f"{self.reason} ({self.option})" if self.option else self.reason

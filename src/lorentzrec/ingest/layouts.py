@@ -166,9 +166,8 @@ def layout_error(address: str, faults: Sequence[RowFault]) -> InputError:
     """One error for all that is wrong with a file, with the options that resolve it."""
     reasons = "; ".join(dict.fromkeys(fault.reason for fault in faults))
     options = list(dict.fromkeys(fault.option for fault in faults if fault.option))
-    single = re.fullmatch(r"`([a-z]+)_column`", options[0]) if len(faults) == len(options) == 1 else None
-    if single:
-        role = single[1]
+    role = faults[0].role if len(faults) == 1 else ""
+    if role:
         action = f"name the column of the {role} with {options[0]}"
     else:
         action = f"give {' and '.join(options)}" if options else "name one of these, or rename it"

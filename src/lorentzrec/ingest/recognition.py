@@ -96,7 +96,7 @@ def recognise(columns: Sequence[Column], source: Source, needed: Collection[str]
     absent: list[str] = []
     for role, name in roles.items():
         if name not in named:
-            missing = RowFault(f"no column {name!r} for the {role}, only {_list(named)}", f"`{role}_column`")
+            missing = RowFault(f"no column {name!r} for the {role}, only {_list(named)}", f"`{role}_column`", role)
             found.faults.append(missing)
     for role in (*_RECOGNISED, *(one for one in ("rating", "event") if one in needed)):
         if source.column_of(role) is not None or (role == "time" and source.ordered):
@@ -123,13 +123,14 @@ def recognise(columns: Sequence[Column], source: Source, needed: Collection[str]
             found.notes.append(f"{those} look like {what} and are not used: choose one with `{role}_column`")
         elif known and role in ("user", "item"):
             those = _list(one.name for one in known)
-            found.faults.append(RowFault(f"no column {role!r}, but {those}", f"`{role}_column`"))
+            found.faults.append(RowFault(f"no column {role!r}, but {those}", f"`{role}_column`", role))
         elif role in ("user", "item"):
             absent.append(role)
     if absent:
         reason = " and ".join(f"no column {role!r}" for role in absent)
         options = " and ".join(f"`{role}_column`" for role in absent)
-        found.faults.append(RowFault(f"{reason}, only {_list(named)}", options))
+        single = absent[0] if len(absent) == 1 else ""
+        found.faults.append(RowFault(f"{reason}, only {_list(named)}", options, single))
     if source.weight_column is None and "weight" in named:
         roles["weight"] = "weight"
     found.roles.update({role: roles[role] for role in ROLES if role in roles})
@@ -173,7 +174,7 @@ def _find_objects(roles: Mapping[str, str], named: Mapping[str, Column], columns
             fields = [one.name for one in columns if one.name.startswith(f"{name}.") and one.kind != "object"]
             option = f"`{role}_column='{fields[0]}'`" if fields else f"`{role}_column`"
             has = f"objects with {_list(fields)}" if fields else "lists"
-            faults.append(RowFault(f"{has} in the column {name!r} of the {role}", option))
+            faults.append(RowFault(f"{has} in the column {name!r} of the {role}", option, "" if fields else role))
     return faults
 
 

@@ -1,13 +1,17 @@
 """Errors of other libraries as one line of ours: packages that are not installed, files that Polars cannot read, JSON
-that msgspec refuses."""
+that msgspec refuses; and what the errors of SQLite mean."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from lorentzrec.errors import ArtifactError, InputError
+
+if TYPE_CHECKING:
+    import sqlite3
 
 
 def how_to_install(extra: str) -> str:
@@ -69,3 +73,16 @@ def locate_json_fault(error: Exception, whole: str) -> tuple[str, str]:
 def first_line(error: BaseException) -> str:
     """What an error of another library says, short enough for a message; the name of its type if it says nothing."""
     return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)[:200]
+
+
+def sqlite_code(error: sqlite3.Error) -> int | None:
+    """The primary code of an error: SQLite adds details in higher bits. None for errors of Python's module itself."""
+    code: int | None = getattr(error, "sqlite_errorcode", None)
+    return None if code is None else code & 0xFF
+
+
+def is_sqlite_damage(error: sqlite3.Error, codes: Collection[int]) -> bool:
+    """Whether what was read is damaged: one of the codes, or text that is not UTF-8, which Python's module reports
+    itself and without a code."""
+    code = sqlite_code(error)
+    return code in codes if code is not None else "decode" in str(error)

@@ -15,12 +15,12 @@ from threading import Thread
 
 import pytest
 
+from lorentzrec.base.library_faults import sqlite_code
 from lorentzrec.errors import InputError
 from lorentzrec.serving.stores.address import open_store
 from lorentzrec.serving.stores.faults import StoreFault
 from lorentzrec.serving.stores.file_store import FileStore
 from lorentzrec.serving.stores.histories import Event
-from lorentzrec.serving.stores.sqlite_connections import error_code
 from lorentzrec.serving.stores.store import Store
 from lorentzrec.serving.stores.versions import State
 from tests.serving.running_service import PATIENCE
@@ -201,8 +201,8 @@ def test_codes_of_errors_are_compared_without_their_details(url: str, tmp_path: 
         with pytest.raises(sqlite3.OperationalError) as busy:
             late.execute("UPDATE state SET live_revision = 2")
     assert busy.value.sqlite_errorcode == sqlite3.SQLITE_BUSY_SNAPSHOT
-    assert error_code(busy.value) == sqlite3.SQLITE_BUSY
-    assert error_code(sqlite3.ProgrammingError("of the module")) is None
+    assert sqlite_code(busy.value) == sqlite3.SQLITE_BUSY
+    assert sqlite_code(sqlite3.ProgrammingError("of the module")) is None
 
 
 def test_the_folder_can_be_moved_and_copied(url: str, tmp_path: Path) -> None:

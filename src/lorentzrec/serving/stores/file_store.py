@@ -22,13 +22,14 @@ from functools import partial
 from pathlib import Path
 
 from lorentzrec.base.atomic import MARKER, atomic_directory, atomic_file
+from lorentzrec.base.library_faults import is_sqlite_damage
 from lorentzrec.errors import InputError, LorentzrecError
 from lorentzrec.serving.stores.activations import MAIN
 from lorentzrec.serving.stores.faults import StoreFault, is_damage
 from lorentzrec.serving.stores.histories import Added, Event, StoredEvent, check_events, sort_batch
 from lorentzrec.serving.stores.snapshot import CheckedPart
 from lorentzrec.serving.stores.sql_store import SqlStore
-from lorentzrec.serving.stores.sqlite_connections import BUSY_SECONDS, SqliteConnections, error_code, run_transaction
+from lorentzrec.serving.stores.sqlite_connections import BUSY_SECONDS, SqliteConnections, run_transaction
 from lorentzrec.serving.stores.store import Migrating, is_behind
 from lorentzrec.serving.stores.version_files import file_lock, read_manifest
 from lorentzrec.serving.stores.versions import VERSION_NAME, Decide, State, check_name
@@ -38,6 +39,8 @@ COMPACT_BYTES = 64 * 2**20
 """A file up to this size is checked when it is opened, and rewritten after an erasure: either takes under a second."""
 ERASURE_SECONDS = 3.0
 """How long an erasure waits for readers that prevent it from emptying the write-ahead log."""
+DAMAGE = (sqlite3.SQLITE_CORRUPT,)
+"""What SQLite reports if pages of a history are damaged."""
 BYTES_REMAIN = "data of erased customers may still be in the files of the store: this is retried every second"
 
 # Steps, as in `postgres_schema`: a released one never changes, a new one follows it. Text compares by code points as in
@@ -282,7 +285,7 @@ class FileStore(SqlStore):
         try:
             return super()._history(user, limit)
         except LorentzrecError as error:
-            if isinstance(error.__cause__, sqlite3.Error) and _is_damage(error.__cause__):
+            if isinstance(error.__cause__, sqlite3.Error) and is_sqlite_damage(error.__cause__, DAMAGE):
                 # Without its text, which may hold what the customer did.
                 raise StoreFault.HISTORY_DAMAGED.error() from None
             raise
@@ -377,9 +380,3 @@ def _empty_log(connection: sqlite3.Connection) -> bool:
     """Move the write-ahead log to the file; False if a reader needs it."""
     (busy, _, _) = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
     return not busy
-
-
-def _is_damage(error: sqlite3.Error) -> bool:
-    """Whether what was read is damaged: pages, or text that is not UTF-8, which Python's module reports itself."""
-    code = error_code(error)
-    return code == sqlite3.SQLITE_CORRUPT if code is not None else "decode" in str(error)

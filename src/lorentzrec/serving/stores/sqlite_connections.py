@@ -18,6 +18,7 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
+from lorentzrec.base.library_faults import sqlite_code
 from lorentzrec.serving.stores.faults import StoreFault, format_recent
 
 BUSY_SECONDS = 20.0
@@ -271,12 +272,6 @@ def _close_all(connections: dict[threading.Thread, _Connection]) -> None:
         connection.close()
 
 
-def error_code(error: sqlite3.Error) -> int | None:
-    """The primary code of an error: SQLite adds details in higher bits. None for errors of Python's module itself."""
-    code: int | None = getattr(error, "sqlite_errorcode", None)
-    return None if code is None else code & 0xFF
-
-
 @contextmanager
 def run_transaction(connection: sqlite3.Connection) -> Iterator[None]:
     connection.execute("BEGIN IMMEDIATE")
@@ -292,6 +287,6 @@ def _write_ahead(connection: sqlite3.Connection) -> None:
             connection.execute("PRAGMA journal_mode = WAL")
             return
         except sqlite3.OperationalError as error:
-            if error_code(error) != sqlite3.SQLITE_BUSY or time.monotonic() > deadline:
+            if sqlite_code(error) != sqlite3.SQLITE_BUSY or time.monotonic() > deadline:
                 raise
             time.sleep(0.01)

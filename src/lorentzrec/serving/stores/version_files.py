@@ -22,9 +22,9 @@ import msgspec
 from msgspec import Struct
 
 from lorentzrec.base.atomic import MARKER, atomic_directory, checksum
+from lorentzrec.base.library_faults import sqlite_code
 from lorentzrec.errors import ArtifactError, InputError
 from lorentzrec.serving.stores.faults import StoreFault
-from lorentzrec.serving.stores.sqlite_connections import error_code
 from lorentzrec.serving.stores.versions import check_name
 
 _FILE_NAME = re.compile(r"[0-9A-Za-z_][0-9A-Za-z._-]{0,127}")
@@ -196,7 +196,7 @@ def file_lock(path: Path, seconds: float, *, shared: bool = False) -> Iterator[b
             lock.execute("SELECT count(*) FROM sqlite_master")  # a shared lock is taken by the first read
             locked = True
         except sqlite3.Error as error:
-            if error_code(error) != sqlite3.SQLITE_BUSY:
+            if sqlite_code(error) != sqlite3.SQLITE_BUSY:
                 # A fault of this folder: the store works, and must not count as unavailable.
                 raise InputError(f"cannot write {path} ({error}): give a folder that can be written") from error
             locked = False

@@ -26,6 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lorentzrec.base.counting import Count
+from lorentzrec.base.library_faults import is_sqlite_damage
 from lorentzrec.data.vocabulary import CONTROL_CHARACTERS, UNKNOWN
 from lorentzrec.errors import ArtifactError, InputError
 
@@ -243,9 +244,7 @@ class ItemDirectory:
         try:
             return connection.execute(statement, values).fetchall()
         except sqlite3.Error as error:
-            code = getattr(error, "sqlite_errorcode", None)
-            # Text that is not UTF-8 is an error of the module, and has no code.
-            if (code is None and "decode" in str(error)) or (code is not None and code & 0xFF in DAMAGE):
+            if is_sqlite_damage(error, DAMAGE):
                 raise self._damaged(str(error)) from error
             raise
         finally:

@@ -103,7 +103,7 @@ def test_categories_are_the_first_of_each_item() -> None:
     table, codes, categories, _ = describe_items(pl.Series(IDS), COUNTS, TABLE)
     assert categories == ["coats", "hats"]
     assert codes.tolist() == [1, 0, 0, -1, -1, -1, -1, -1, 0]
-    assert table["place"].to_list() == [2, 0, 7, 5, 6, 4, 3, 8, 1]
+    assert table["rank"].to_list() == [2, 0, 7, 5, 6, 4, 3, 8, 1]
 
 
 def test_nothing_described() -> None:
@@ -198,7 +198,7 @@ def test_damage_found_by_a_query_is_recorded(tmp_path: Path) -> None:
     with pytest.raises(DirectoryDamaged, match=r"a\.sqlite is damaged .* publish the model again"):
         opened.items([3])
     assert opened.damage is not None
-    opened = ItemDirectory(written(tmp_path / "b.sqlite", "UPDATE items SET place = 99 WHERE id = 'sku-7'"))
+    opened = ItemDirectory(written(tmp_path / "b.sqlite", "UPDATE items SET rank = 99 WHERE id = 'sku-7'"))
     with pytest.raises(DirectoryDamaged, match="it holds 0 of 1 items"):
         opened.search("hat")
 

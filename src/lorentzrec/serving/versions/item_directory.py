@@ -2,9 +2,9 @@
 
 A file rather than a table in memory, so that a worker starts at once and all workers share the same pages.
 
-    items       row, id, title, category, price, image, and `place`: the item's rank by popularity, from 0
+    items       row, id, title, category, price, image, and `rank`, by popularity, from 0
     categories  code, name
-    words       a full-text index of id and title; its rows are places, so that popular items come first without sorting
+    words       a full-text index of id and title; its rows are ranks, so that popular items come first without sorting
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _SCHEMA = """
     PRAGMA synchronous = OFF;
     CREATE TABLE categories (code INTEGER PRIMARY KEY, name TEXT NOT NULL);
     CREATE TABLE items (row INTEGER PRIMARY KEY, id TEXT NOT NULL, title TEXT, category TEXT, price REAL, image TEXT,
-                        place INTEGER NOT NULL);
+                        rank INTEGER NOT NULL);
 """
 WORDS = """
     CREATE VIRTUAL TABLE words USING fts5 (id, title, content = '', prefix = '1 2 3',
@@ -58,7 +58,7 @@ SEARCH = "SELECT rowid FROM words WHERE words MATCH ? ORDER BY rowid LIMIT ?"
 """By a `match_expression` and a limit."""
 _INDEXES = """
     CREATE UNIQUE INDEX items_by_id ON items (id);
-    CREATE UNIQUE INDEX items_by_place ON items (place);
+    CREATE UNIQUE INDEX items_by_rank ON items (rank);
     INSERT INTO words (words) VALUES ('optimize');
 """
 
@@ -90,7 +90,7 @@ def write_item_directory(path: Path, table: pl.DataFrame, categories: Sequence[s
             connection.execute("BEGIN")
             connection.executemany("INSERT INTO categories VALUES (?, ?)", enumerate(categories))
             connection.executemany("INSERT INTO items VALUES (?, ?, ?, ?, ?, ?, ?)", table.iter_rows())
-            connection.execute("INSERT INTO words (rowid, id, title) SELECT place, id, title FROM items ORDER BY place")
+            connection.execute("INSERT INTO words (rowid, id, title) SELECT rank, id, title FROM items ORDER BY rank")
             connection.executescript(_INDEXES)  # which first ends the transaction
     except sqlite3.OperationalError as error:
         codes = {sqlite3.SQLITE_FULL: errno.ENOSPC, sqlite3.SQLITE_IOERR: errno.EIO}
@@ -112,8 +112,8 @@ def describe_items(
     from lorentzrec.ingest.item_table import first_category
 
     order = np.argsort(-counts, kind="stable")
-    place = np.empty(len(order), np.int64)
-    place[order] = np.arange(len(order))
+    rank = np.empty(len(order), np.int64)
+    rank[order] = np.arange(len(order))
     table = pl.DataFrame({"row": np.arange(len(ids)), "id": ids.cast(pl.String)})
     types = {"id": pl.String, "title": pl.String, "category": pl.String, "price": pl.Float64, "image": pl.String}
     if described is not None:
@@ -123,7 +123,7 @@ def describe_items(
         table = table.join(details, on="id", how="left", maintain_order="left")
     missing = [pl.lit(None, types[name]).alias(name) for name in DETAILS if name not in table.columns]
     table, notes = _clean(table.with_columns(missing))
-    table = first_category(table).with_columns(place=place).select("row", "id", *DETAILS, "place")
+    table = first_category(table).with_columns(rank=rank).select("row", "id", *DETAILS, "rank")
     categories = table["category"].drop_nulls().unique().sort()
     codes = table["category"].replace_strict(categories, np.arange(len(categories)), default=-1, return_dtype=pl.Int32)
     return table, codes.to_numpy(), categories.to_list(), notes
@@ -182,10 +182,10 @@ class ItemDirectory:
         statement = "SELECT sent.key, items.row, items.id FROM json_each(?) AS sent JOIN items ON items.id = sent.value"
         for start in range(0, len(ids), IDS_PER_STATEMENT):
             part = json.dumps(ids[start : start + IDS_PER_STATEMENT])
-            for place, row, id in self._query(statement, part):
+            for index, row, id in self._query(statement, part):
                 # SQLite ends a text from JSON at its first NUL, so an id with one could match another.
-                if id == ids[start + place]:
-                    found[start + place] = row
+                if id == ids[start + index]:
+                    found[start + index] = row
         if len(found) and not UNKNOWN <= found.min() <= found.max() < self._count:
             raise self._damaged(f"it has a row outside of 0 to {self._count - 1}")
         return found
@@ -221,8 +221,8 @@ class ItemDirectory:
         if words := match_expression(query):
             found = self._query(SEARCH, words, limit)
         else:
-            found = self._query("SELECT place FROM items ORDER BY place LIMIT ?", limit)
-        items = self._items("JOIN items ON items.place = sent.value ORDER BY sent.key", [place for (place,) in found])
+            found = self._query("SELECT rank FROM items ORDER BY rank LIMIT ?", limit)
+        items = self._items("JOIN items ON items.rank = sent.value ORDER BY sent.key", [rank for (rank,) in found])
         named = self.rows([query.strip()])
         exact = self.items(named[named != UNKNOWN])
         return (exact + [item for item in items if item not in exact])[:limit]

@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 
 from lorentzrec.data.arrays import Floats, Integers
 from lorentzrec.data.interactions import Interactions
-from lorentzrec.data.splitting import SECONDS_PER_DAY
+from lorentzrec.data.times import SECONDS_PER_DAY
+from lorentzrec.data.vocabulary import UNKNOWN
 from lorentzrec.errors import ConfigError, InputError
 from lorentzrec.evaluation.baselines import Chance
 
@@ -99,9 +100,7 @@ class TIFUKNN(Chance):
         count = max(1, min(self.neighbours, self.vectors.shape[0] - 1))
         # The customer is among the nearest if they are in the training data: the distance to oneself is excluded.
         near: Floats = 2 * (own @ self.vectors.T).toarray() - self.norms
-        training_rows = self.histories.users.rows(histories.users.ids(user_rows))
-        known = np.flatnonzero(training_rows >= 0)
-        near[known, training_rows[known]] = -np.inf
+        near[_find_themselves(self.histories, histories, user_rows)] = -np.inf
         chosen = np.argpartition(-near, count - 1, axis=1)[:, :count]
         others = np.stack([np.asarray(self.vectors[rows].mean(axis=0)).ravel() for rows in chosen])
         scores: Floats = self.own * own.toarray() + (1 - self.own) * others + self.popularity
@@ -151,9 +150,7 @@ class UPCF(Chance):
         cut = np.partition(similar, -count, axis=1)[:, -count]
         similar[similar < cut[:, None]] = 0
         # A customer of the training data is their own nearest neighbour, with the similarity 1.
-        training_rows = self.histories.users.rows(histories.users.ids(user_rows))
-        known = np.flatnonzero(training_rows >= 0)
-        similar[known, training_rows[known]] = 0
+        similar[_find_themselves(self.histories, histories, user_rows)] = 0
         scores: Floats = self._make_shares(histories)[user_rows].toarray() + similar @ self.shares
         return (scores + self.popularity).astype(np.float32)
 
@@ -162,6 +159,13 @@ class UPCF(Chance):
         ages, counts = _order_ages(data)
         weights = np.where(ages < self.window, 1 / np.minimum(counts, self.window), 0.0)
         return _weighted(data, weights)
+
+
+def _find_themselves(train: Interactions, histories: Interactions, user_rows: Integers) -> tuple[Integers, Integers]:
+    """Of the customers who are in the training data, the indices in `user_rows`, and their rows there."""
+    rows = train.users.rows(histories.users.ids(user_rows))
+    indices = np.flatnonzero(rows != UNKNOWN)
+    return indices, rows[indices]
 
 
 def _weighted(data: Interactions, weights: Floats) -> Any:

@@ -125,7 +125,7 @@ def demo(*, out: Path | None = None, no_serve: bool = False, json: bool = False)
 
 def _make_shop(raw: Path, shop: Path) -> Dataset:
     """Events and item table as files, then a dataset with the last order of each customer held out."""
-    from lorentzrec.data.splitting import SECONDS_PER_DAY
+    from lorentzrec.data.times import SECONDS_PER_DAY
     from lorentzrec.ingest.dataset import open_dataset
     from lorentzrec.ingest.prepare import PrepareConfig, prepare
     from lorentzrec.synthetic.shop import SyntheticConfig, synthesize

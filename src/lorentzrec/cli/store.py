@@ -14,10 +14,9 @@ from lorentzrec.base.counting import Count
 from lorentzrec.cli.options import Positive, StoreArgument, StoreOption
 from lorentzrec.cli.output import print_json, print_result, show, stages, table, working
 from lorentzrec.cli.results import kind_of_folder, refuse_unwritable
+from lorentzrec.data.times import SECONDS_PER_DAY
 from lorentzrec.errors import ArtifactError, InputError
 from lorentzrec.serving.stores.new_items import MOST_CUSTOMERS
-
-DAY = 86_400
 
 
 def status(store: StoreArgument, *, json: bool = False) -> None:
@@ -177,7 +176,7 @@ def prune(
     events = customers = 0
     with closing(open_store(store)) as opened, stages() as report:
         report("looking for old events" if dry_run else "removing old events", 0.0)
-        for step in opened.prune_events(time.time() - older_than * DAY, newest, dry_run=dry_run):
+        for step in opened.prune_events(time.time() - older_than * SECONDS_PER_DAY, newest, dry_run=dry_run):
             events, customers = events + step.events, customers + step.customers
         url = opened.url
     verb = "would be" if dry_run else "were"

@@ -24,6 +24,7 @@ from lorentzrec.daily.config import DailyConfig
 from lorentzrec.daily.report import measure_ratio, write_reports
 from lorentzrec.daily.state import exit_code, read_state
 from lorentzrec.data.attributes import ItemAttributes
+from lorentzrec.data.times import SECONDS_PER_DAY
 from lorentzrec.errors import InputError, LorentzrecError
 from lorentzrec.evaluation.protocol import evaluate
 from lorentzrec.evaluation.reality_check import check_reality
@@ -42,7 +43,6 @@ from lorentzrec.serving.stores.store import Store
 from lorentzrec.serving.versions.gate import PublishRefused
 from lorentzrec.serving.versions.publish import add_histories, prune, publish
 
-SECONDS_PER_DAY = 86_400
 MEASURED_CUSTOMERS = 5_000
 """Customers whose lists coverage is measured on."""
 COUNTS = ("events", "late", "repeated", "new_users", "new_items")

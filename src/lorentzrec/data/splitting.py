@@ -21,9 +21,9 @@ from lorentzrec.data.arrays import Booleans, Integers, make_offsets
 from lorentzrec.data.event_order import KEY_RANGE, random_key
 from lorentzrec.data.interactions import Interactions
 from lorentzrec.data.joining import concatenate, reindex
+from lorentzrec.data.times import SECONDS_PER_DAY
 from lorentzrec.errors import ConfigError, InputError
 
-SECONDS_PER_DAY = 86_400
 LATER_ORDERS = "orders after the first one that is held out, or of customers first seen after training ends"
 
 

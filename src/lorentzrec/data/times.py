@@ -13,6 +13,7 @@ TimeUnit = Literal["auto", "seconds", "milliseconds", "microseconds", "nanosecon
 
 MICROSECONDS = 1_000_000
 """In one second."""
+SECONDS_PER_DAY = 86_400
 NEWEST_TIME = 4_102_444_800 * MICROSECONDS
 """The first moment of the year 2100. Times from here on, in microseconds, are taken for mistakes."""
 OLDEST_TIME = -62_135_596_800 * MICROSECONDS

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import narwhals as nw
 
 from lorentzrec.base.counting import Count
+from lorentzrec.data.times import SECONDS_PER_DAY
 from lorentzrec.ingest.engine import Frame
 
 if TYPE_CHECKING:
@@ -15,7 +16,6 @@ if TYPE_CHECKING:
 
 LARGE_ORDER = 1_000
 """Events of an order that no customer has chosen one by one."""
-SECONDS_PER_DAY = 86_400
 
 
 def describe_orders(events: Frame, collect: Callable[[Frame], pl.DataFrame], *, moments: bool) -> list[str]:

@@ -16,7 +16,7 @@ from lorentzrec.data.arrays import Booleans, make_mask
 from lorentzrec.data.attributes import ItemAttributes
 from lorentzrec.data.event_order import mentions_ties
 from lorentzrec.data.interactions import Interactions
-from lorentzrec.data.splitting import SECONDS_PER_DAY
+from lorentzrec.data.times import SECONDS_PER_DAY
 from lorentzrec.data.vocabulary import UNKNOWN
 from lorentzrec.errors import ConfigError, InputError
 from lorentzrec.evaluation.protocol import evaluate, parse_cutoff

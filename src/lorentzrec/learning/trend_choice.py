@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from lorentzrec.data.arrays import Floats, make_mask
 from lorentzrec.data.interactions import Interactions
-from lorentzrec.data.splitting import SECONDS_PER_DAY
+from lorentzrec.data.times import SECONDS_PER_DAY
 from lorentzrec.data.vocabulary import UNKNOWN, Vocabulary
 from lorentzrec.evaluation.held_out import Candidates
 from lorentzrec.evaluation.protocol import evaluate, parse_cutoff

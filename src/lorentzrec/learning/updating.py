@@ -12,7 +12,7 @@ from lorentzrec.base.field_checks import Range, check_value
 from lorentzrec.data.arrays import Booleans, Integers, make_mask
 from lorentzrec.data.interactions import Interactions, check_is_interactions
 from lorentzrec.data.joining import take_items
-from lorentzrec.data.splitting import SECONDS_PER_DAY
+from lorentzrec.data.times import SECONDS_PER_DAY
 from lorentzrec.data.vocabulary import UNKNOWN, Id
 from lorentzrec.errors import InputError
 from lorentzrec.evaluation.next_events import next_events

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from lorentzrec.data.arrays import Floats, Integers, are_lists_of_entries, make_offsets, spans_within, strongest
 from lorentzrec.data.interactions import Interactions
-from lorentzrec.data.splitting import SECONDS_PER_DAY
+from lorentzrec.data.times import SECONDS_PER_DAY
 from lorentzrec.errors import InputError
 from lorentzrec.points.similarity import list_orders
 

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from lorentzrec.data.arrays import Floats, Integers
 from lorentzrec.data.interactions import Interactions
-from lorentzrec.data.splitting import SECONDS_PER_DAY
+from lorentzrec.data.times import SECONDS_PER_DAY
 from lorentzrec.errors import InputError
 from lorentzrec.points.memory import LARGEST_WEIGHT, Boosts
 

@@ -17,7 +17,7 @@ import numpy as np
 from lorentzrec.base.counting import Count
 from lorentzrec.data.arrays import Integers
 from lorentzrec.data.interactions import Interactions, check_is_interactions
-from lorentzrec.data.splitting import SECONDS_PER_DAY
+from lorentzrec.data.times import SECONDS_PER_DAY
 from lorentzrec.errors import ConfigError, InputError
 from lorentzrec.evaluation.baselines import Popularity
 from lorentzrec.evaluation.held_out import Candidates

@@ -17,6 +17,7 @@ import numpy as np
 from lorentzrec.base.atomic import atomic_directory
 from lorentzrec.base.manifest import write_manifest
 from lorentzrec.data.arrays import Booleans, Floats, Integers
+from lorentzrec.data.times import SECONDS_PER_DAY
 from lorentzrec.errors import ConfigError
 from lorentzrec.synthetic.config import SYNTHETIC
 from lorentzrec.synthetic.config import Space as Space
@@ -150,7 +151,7 @@ class SyntheticShop:
         width = len(str(self.config.customers))
         ids = self._items_as_drawn["item"].gather(items)
         if self.config.lifetime is not None:
-            ids = _with_generation(ids, self._generations(items, (times - self.config.start) // 86_400))
+            ids = _with_generation(ids, self._generations(items, (times - self.config.start) // SECONDS_PER_DAY))
         orders: dict[str, pl.Series] = {}
         if self.config.order_size:
             # The number of an order is that of its first event among all events of the shop.
@@ -210,7 +211,7 @@ class SyntheticShop:
         positions, days = self._places(generator, opens_history, opens_session), None
         if config.seasons:  # drawn before the items, which depend on them
             times = _times(generator, customer, opens_history, opens_session, config)
-            days = (times - config.start) / 86_400
+            days = (times - config.start) / SECONDS_PER_DAY
         items = self._choose(generator, customer, lengths, positions, days)
         if days is None:
             times = _times(generator, customer, opens_history, opens_session, config)
@@ -372,5 +373,5 @@ def _times(
     span = generator.uniform(0.3, 1.0, len(starts))
     begin = generator.random(len(starts)) * (1 - span)
     share = begin[customer] + elapsed * (span / duration)[customer]
-    seconds: Integers = (share * (config.days * 86_400)).astype(np.int64)
+    seconds: Integers = (share * (config.days * SECONDS_PER_DAY)).astype(np.int64)
     return config.start + seconds

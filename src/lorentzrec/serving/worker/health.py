@@ -13,6 +13,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from threading import Event, Thread
 
+from lorentzrec.data.times import SECONDS_PER_DAY
 from lorentzrec.serving.versions.version import Version
 from lorentzrec.serving.worker.guarded_store import GuardedStore
 from lorentzrec.serving.worker.metrics import Metrics
@@ -124,7 +125,7 @@ class Health:
             return warnings
         if used is self._measured:
             warnings += self._live_warnings
-        if (days := _age(used.version) / 86_400) > OLD_DAYS:
+        if (days := _age(used.version) / SECONDS_PER_DAY) > OLD_DAYS:
             warnings.append(f"version {used.version.name} is {days:.0f} days old: publish a new one")
         recent = list(self._recent)
         if len(recent) >= LEAST_RECENT and 2 * sum(recent) > len(recent):

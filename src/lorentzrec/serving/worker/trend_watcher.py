@@ -13,7 +13,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 from numpy.typing import NDArray
 
-from lorentzrec.data.splitting import SECONDS_PER_DAY
+from lorentzrec.data.times import SECONDS_PER_DAY
 from lorentzrec.errors import StoreUnavailable
 from lorentzrec.points.points import Points
 from lorentzrec.points.trend import Trend, usual_trend

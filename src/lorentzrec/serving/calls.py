@@ -38,7 +38,7 @@ from lorentzrec.serving.http.messages import (
     TrendingResponse,
 )
 from lorentzrec.serving.versions.item_directory import Item
-from lorentzrec.serving.worker.query import Id, ListOptions, RankingOptions
+from lorentzrec.serving.worker.query import DEFAULT_K, Id, ListOptions, RankingOptions
 
 Result = TypeVar("Result")
 
@@ -55,7 +55,7 @@ class Call(Generic[Result]):
 
 
 def recommend(
-    history: Sequence[Id] | None = None, *, user: Id | None = None, k: int = 10, **options: Any
+    history: Sequence[Id] | None = None, *, user: Id | None = None, k: int = DEFAULT_K, **options: Any
 ) -> Call[RecommendResponse]:
     """The best items for a history (oldest first), or for a customer whose history is in the store.
 
@@ -66,7 +66,7 @@ def recommend(
     return _call(RecommendResponse, "POST", "/v1/recommend", {"history": history, "user": user, "k": k, **options})
 
 
-def similar(item: Id, k: int = 10, **options: Any) -> Call[RecommendResponse]:
+def similar(item: Id, k: int = DEFAULT_K, **options: Any) -> Call[RecommendResponse]:
     """The items most similar to an item.
 
     options: exclude, allow, categories, where, set, diversity, reasons, explore, seed, fields, arm.
@@ -75,7 +75,7 @@ def similar(item: Id, k: int = 10, **options: Any) -> Call[RecommendResponse]:
     return _call(RecommendResponse, "GET", f"/v1/items/{_part(item)}/similar", parameters={"k": k, **options})
 
 
-def alternatives(item: Id, k: int = 10, **options: Any) -> Call[RecommendResponse]:
+def alternatives(item: Id, k: int = DEFAULT_K, **options: Any) -> Call[RecommendResponse]:
     """Items to buy instead of an item: of its category, or else of the parent of that.
 
     options: exclude, allow, categories, where, set, diversity, reasons, explore, seed, fields, arm.
@@ -84,7 +84,7 @@ def alternatives(item: Id, k: int = 10, **options: Any) -> Call[RecommendRespons
     return _call(RecommendResponse, "GET", f"/v1/items/{_part(item)}/alternatives", parameters={"k": k, **options})
 
 
-def outfits(basket: Sequence[Id], k: int = 10, **options: Any) -> Call[OutfitResponse]:
+def outfits(basket: Sequence[Id], k: int = DEFAULT_K, **options: Any) -> Call[OutfitResponse]:
     """Items that go with those of a basket.
 
     options: per_category, slots, budget, exclude, allow, categories, where, set, reasons, fields, arm.
@@ -93,7 +93,7 @@ def outfits(basket: Sequence[Id], k: int = 10, **options: Any) -> Call[OutfitRes
     return _call(OutfitResponse, "POST", "/v1/outfits", {"basket": basket, "k": k, **options})
 
 
-def trending(k: int = 10, **options: Any) -> Call[TrendingResponse]:
+def trending(k: int = DEFAULT_K, **options: Any) -> Call[TrendingResponse]:
     """The items that are more popular than usual in the last days.
 
     options: exclude, allow, categories, where, set, fields, arm.

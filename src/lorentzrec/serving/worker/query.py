@@ -34,6 +34,9 @@ Slot: TypeAlias = Annotated[str, Meta(min_length=1, max_length=1_000)]
 Field: TypeAlias = Literal["price", "image"]
 Explore: TypeAlias = Annotated[float, Meta(ge=0, le=1, description="The share of the places that goes to new items.")]
 
+DEFAULT_K = 10
+"""Items of a list, in the service and in its clients."""
+
 
 class Range(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """Numbers from `min` to `max`, both included; null: without a bound."""
@@ -57,7 +60,7 @@ Condition: TypeAlias = ConditionText | float | bool | Values | Range
 class ListOptions(Struct, frozen=True, forbid_unknown_fields=True):
     """Which items may be in a list. Ids that the version does not contain are counted, not refused."""
 
-    k: Count = 10
+    k: Count = DEFAULT_K
     exclude: Ids = ()
     """Items never to recommend."""
     allow: Ids | None = None

@@ -95,6 +95,16 @@ def test_the_compose_file_names_files_that_exist() -> None:
     assert used == set(compose["volumes"])
 
 
+def test_containers_of_the_compose_file_have_few_rights() -> None:
+    services = yaml.safe_load((DEPLOY / "compose.yaml").read_text())["services"]
+    for service in services.values():
+        assert service["security_opt"] == ["no-new-privileges:true"]
+        assert {"mem_limit", "restart"} <= set(service)
+        assert all(port.startswith("127.0.0.1:") for port in service["ports"])
+    assert (services["service"]["read_only"], services["service"]["cap_drop"]) == (True, ["ALL"])
+    assert "--api-key-file" in services["service"]["command"]
+
+
 def test_manifests_follow_the_schema_of_kubernetes() -> None:
     validate = Path(sys.executable).with_name("kubernetes-validate")
     output = run(validate, "--strict", DEPLOY / "kubernetes.yaml")

@@ -151,14 +151,14 @@ def test_every_damaged_part_is_named(shop: str, tmp_path: Path) -> None:
     (version / "points.safetensors").write_bytes(b"")
     (version / "items.sqlite").write_bytes(b"x")
     with closing(sqlite3.connect(tmp_path / "store" / "store.sqlite")) as connection:
-        connection.execute("UPDATE events SET weight = -1 WHERE user_id = 'ann'")
+        connection.execute("UPDATE events SET weight = 0 WHERE user_id = 'ann'")
         connection.commit()
     result = run("store", "verify", shop, code=2)
     damaged = [line for line in result.stdout.splitlines() if line.startswith("DAMAGED")]
     assert len(damaged) == 2
     assert "         items.sqlite (1 of " in result.stdout
     assert "         points.safetensors (0 of " in result.stdout
-    assert "         event 'a' of user 'ann' has weight -1.0" in result.stdout
+    assert "         event 'a' of user 'ann' has weight 0.0" in result.stdout
     assert result.stderr == (
         f"error: {shop} is damaged in version {version.name}, events: publish the model again, or restore a backup; "
         "restore a backup\n"

@@ -111,8 +111,8 @@ _LACKS = (
         "make room there, or set TMPDIR and spark.local.dir to another disk",
     ),
 )
-"""What a worker lacks, the pattern of the error, and what to do. If the system kills a worker for its memory, the only
-sign is its exit."""
+"""Resources that a worker may lack: name, pattern of the error, advice. If the system kills a worker for its memory,
+the only sign is its exit."""
 
 
 @contextmanager

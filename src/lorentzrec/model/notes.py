@@ -132,8 +132,8 @@ _TEXTS = {
     "they have no known attributes, and their customers no event with a known item",
     NoteKind.NOT_IN_MEMORY: "the memory does not have the {items:added item|added items} yet: "
     "points alone recommend them",
-    NoteKind.ITEMS_PLACED: "{items:new item starts|new items start} where their customers or attributes place them, "
-    "and {others:other|others} at random",
+    NoteKind.ITEMS_PLACED: "{items:new item was|new items were} placed from events or attributes, and "
+    "{others:other starts|others start} at a random point",
     NoteKind.FRESH_OPTIMISER: "the start model has no state of this optimiser: its sums start at zero",
     NoteKind.NOT_NEWER: "{events:event is|events are} not newer than the training data of the start model",
     NoteKind.LATE_EVENTS: "{events:event is|events are} older than the newest event of the start model and new to it: "

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from lorentzrec.data import interactions
 from lorentzrec.data.interactions import Interactions
 from lorentzrec.errors import ConfigError, InputError
 from lorentzrec.evaluation.protocol import evaluate
@@ -273,3 +274,22 @@ def test_held_out_orders_are_learned_after_the_choices(monkeypatch: pytest.Monke
     sequences = TrainingRun(data, quick(memory="auto", history="causal"))
     assert sequences.halves is not None
     assert sequences.newest_orders is None
+
+
+@pytest.mark.parametrize("events_at_once", [1, 3, 1_000_000])
+def test_orders_of_some_customers_at_a_time_are_those_of_all(
+    events_at_once: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Three of six events are in orders of several events; of seven, fewer than half."""
+    monkeypatch.setattr(interactions, "EVENTS_AT_ONCE", events_at_once)
+    users, times = ["x", "x", "x", "y", "y", "z"], [1, 1, 1, 1, 2, 1]
+    assert Interactions.from_pairs(users, list("abcdef"), times).in_orders
+    assert not Interactions.from_pairs([*users, "z"], list("abcdefg"), [*times, 2]).in_orders
+
+
+def test_events_of_some_customers_are_alone_in_the_rows_of_all() -> None:
+    data = Interactions.from_pairs(["x", "x", "y", "z", "z"], list("abcde"), [1, 2, 1, 1, 2])
+    rows = data.users.rows(data.users.series)[[data.users.row("z"), data.users.row("x")]]
+    some = data.of_customers(rows)
+    assert [some.history_ids(user) for user in ("x", "y", "z")] == [["a", "b"], [], ["d", "e"]]
+    assert len(data.of_customers(rows[:0])) == 0

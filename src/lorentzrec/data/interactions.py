@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from lorentzrec.base.counting import Count
 from lorentzrec.base.tabular import to_pandas
-from lorentzrec.data.arrays import Booleans, Integers, gather_groups, update_digest
+from lorentzrec.data.arrays import Booleans, Integers, gather_groups, spans_within, update_digest
 from lorentzrec.data.arrays import make_offsets as make_offsets
 from lorentzrec.data.event_order import GIVEN, SHUFFLED, describe_ties, number_orders, order_key, random_key, tie_key
 from lorentzrec.data.frames import polars_series
@@ -27,6 +27,10 @@ if TYPE_CHECKING:
     import polars as pl
 
 
+EVENTS_AT_ONCE = 1_000_000
+"""Events of consecutive customers that are counted at a time."""
+
+
 class Histories(NamedTuple):
     """Histories of some customers, oldest event first: the g-th is `items[offsets[g]:offsets[g + 1]]`."""
 
@@ -34,7 +38,7 @@ class Histories(NamedTuple):
     offsets: Integers
     weights: NDArray[np.float32] | None
     times: NDArray[np.int64] | NDArray[np.float64] | None = None
-    order_ages: Integers | None = None
+    order_ages: NDArray[np.int32] | None = None
     """How many orders each event is back from the newest order of its history; None if every event is an order."""
 
     @property
@@ -272,25 +276,25 @@ class Interactions:
         return np.bincount(self.item_rows, minlength=len(self.items)).astype(np.int64)
 
     @cached_property
-    def order_positions(self) -> Integers:
+    def order_positions(self) -> NDArray[np.int32]:
         """The position of each event's order among the orders of its customer: 0 for the oldest.
 
         Events of one order share `orders`; where these are not known, they share the time. Events are orders of their
         own if there are no times, or if equal times were declared to be a sequence.
         """
-        starts = np.diff(self.user_rows, prepend=-1) != 0
+        changes = np.ones(len(self), bool)
         if self.orders is not None:
-            changes = starts | (np.diff(self.orders, prepend=-1) != 0)
+            changes[1:] = self.orders[1:] != self.orders[:-1]
         elif self.times is not None and not self.ties_given:
-            changes = starts | (np.diff(self.times, prepend=-np.inf) != 0)
-        else:
-            changes = np.ones(len(self), bool)
-        runs = np.cumsum(changes) - 1
+            changes[1:] = self.times[1:] != self.times[:-1]
+        firsts = self.offsets[:-1][self.lengths > 0]
+        changes[firsts] = True
+        runs: NDArray[Any] = np.cumsum(changes, dtype=np.int32 if len(self) < 2**31 else np.int64)
+        runs -= 1
         if self.orders is not None:
-            runs = _number_of_first_run(self.user_rows, self.orders, changes)[runs]
-        begins = runs[self.offsets[:-1][self.lengths > 0]]
-        positions: Integers = runs - np.repeat(begins, self.lengths[self.lengths > 0])
-        return positions
+            runs = _number_of_first_run(self.user_rows, self.orders, changes).astype(runs.dtype)[runs]
+        runs -= np.repeat(runs[firsts], self.lengths[self.lengths > 0])
+        return runs.astype(np.int32, copy=False)
 
     @property
     def first_purchases(self) -> Booleans:
@@ -304,26 +308,36 @@ class Interactions:
 
     def with_orders_together(self) -> Interactions:
         """The same events with those of an order one after another, even where the times of orders overlap."""
-        order = np.lexsort((self.order_positions, self.user_rows))
-        return self if (np.diff(order) == 1).all() else self.take(order, self.lengths)
+        if ((self.order_positions[1:] >= self.order_positions[:-1]) | ~self._same_user).all():
+            return self
+        return self.take(np.lexsort((self.order_positions, self.user_rows)), self.lengths)
 
     @cached_property
     def in_orders(self) -> bool:
         """Whether at least half of the events have an order with several events. Without times there are no orders."""
         if not self.ordered or len(self) == 0:
             return False
-        owners = np.repeat(make_offsets(self.lengths)[:-1], self.lengths)  # so that no two customers share a number
-        sizes = np.bincount(owners + self.order_positions, minlength=len(self))
-        return bool(sizes[sizes > 1].sum() >= 0.5 * len(self))
+        several = 0
+        for first, last in self.spans_of_customers():
+            positions = self.order_positions[slice(*self.offsets[[first, last]])]
+            owners = np.repeat(self.offsets[first:last] - self.offsets[first], self.lengths[first:last])
+            sizes = np.bincount(owners + positions)  # no two customers share a number
+            several += int(sizes[sizes > 1].sum())
+        return several >= 0.5 * len(self)
+
+    def spans_of_customers(self) -> Iterator[tuple[int, int]]:
+        """All customers in spans of consecutive ones with a million events, for what needs memory for each event."""
+        return spans_within(self.lengths, EVENTS_AT_ONCE)
 
     @cached_property
-    def order_ages(self) -> Integers | None:
+    def order_ages(self) -> NDArray[np.int32] | None:
         """How many orders each event is back from the newest of its customer; None if every event is an order."""
         positions, filled = self.order_positions, self.lengths > 0
-        if not self.ordered or len(self) == 0 or not (self._same_user & (np.diff(positions) != 1)).any():
+        if not self.ordered or len(self) == 0 or not (self._same_user & (positions[1:] - positions[:-1] != 1)).any():
             return None
         newest = np.maximum.reduceat(positions, self.offsets[:-1][filled])
-        ages: Integers = np.repeat(newest, self.lengths[filled]) - positions
+        ages = np.repeat(newest, self.lengths[filled])
+        ages -= positions
         return ages
 
     @cached_property
@@ -342,7 +356,7 @@ class Interactions:
     @property
     def _same_user(self) -> Booleans:
         """For each event but the last, whether the next is of the same customer."""
-        same: Booleans = np.diff(self.user_rows) == 0
+        same: Booleans = self.user_rows[1:] == self.user_rows[:-1]
         return same
 
     @property
@@ -400,6 +414,13 @@ class Interactions:
         lengths = np.bincount(self.user_rows[keep], minlength=len(self.users))
         return self.take(keep, lengths, notes=self.notes + notes)
 
+    def of_customers(self, user_rows: NDArray[np.integer[Any]]) -> Interactions:
+        """The events of some customers; the others have none."""
+        chosen = np.unique(user_rows)
+        lengths = np.zeros(len(self.users), np.int64)
+        lengths[chosen] = self.offsets[chosen + 1] - self.offsets[chosen]
+        return self.take(gather_groups(self.offsets, chosen)[1], lengths)
+
     def take(self, events: Integers | Booleans, lengths: Integers, **changes: Any) -> Interactions:
         """These events, in histories of these lengths; `changes`: other fields that are to differ."""
         taken: dict[str, Any] = {name: values[events] for name, values in self.event_columns().items()}
@@ -426,11 +447,15 @@ class Interactions:
         """A SciPy sparse matrix with all or some users in rows, and items in columns: 1 where there is an event."""
         from scipy import sparse
 
-        chosen = np.arange(len(self.users)) if user_rows is None else user_rows
-        indices, events = gather_groups(self.offsets, chosen)
-        entries = np.ones(len(events), np.float32), (indices, self.item_rows[events])
-        matrix = sparse.csr_array(entries, (len(chosen), len(self.items)))
-        matrix.data[:] = 1  # SciPy adds up repeated events
+        if user_rows is None:
+            indices, offsets = self.item_rows.copy(), self.offsets.copy()
+        else:
+            indices = self.item_rows[gather_groups(self.offsets, user_rows)[1]]
+            offsets = make_offsets(self.offsets[user_rows + 1] - self.offsets[user_rows])
+        entries = np.ones(len(indices), np.float32), indices, offsets
+        matrix = sparse.csr_array(entries, (len(offsets) - 1, len(self.items)))
+        matrix.sum_duplicates()  # in place, in the copies
+        matrix.data[:] = 1
         return matrix
 
     @cached_property

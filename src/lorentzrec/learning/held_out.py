@@ -76,10 +76,11 @@ def hold_out(
         return data, None
     labels = np.ones(len(data), bool) if data.labels is None else data.labels
     last = np.maximum(data.offsets[1:] - 1, 0)
-    before = make_offsets(labels.astype(np.int64))[data.offsets]  # labelled events before each customer
+    before = data.offsets if data.labels is None else make_offsets(labels.view(np.int8))[data.offsets]
+    """Labelled events before each customer."""
     counts = np.diff(before)
     if config.history == "orders":
-        count_before = np.zeros(len(data.users), np.int64)  # orders before the newest one
+        count_before = np.zeros(len(data.users), np.int32)  # orders before the newest one
         np.maximum.at(count_before, data.user_rows, data.order_positions)
         newest = data.order_positions == count_before[data.user_rows]
         wholly = np.bincount(data.user_rows[newest & labels], minlength=len(data.users)) > 0

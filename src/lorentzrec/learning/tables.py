@@ -116,7 +116,7 @@ def convert_events(data: Interactions, model: str, *, orders: bool = False) -> E
         targets=np.zeros(1, np.int64)
         if data.labels is None or model == "asymmetric"
         else np.flatnonzero(data.labels).astype(np.int64),
-        orders=data.order_positions.astype(np.int32) if orders else np.zeros(1, np.int32),
+        orders=_writeable(data.order_positions) if orders else np.zeros(1, np.int32),
     )
 
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from scipy import sparse
 
-from lorentzrec.data.arrays import rank_correlation, spans_within
+from lorentzrec.data import arrays
+from lorentzrec.data.arrays import count_pairs, rank_correlation, spans_within, sum_columns
 
 
 @pytest.mark.parametrize(
@@ -23,6 +25,16 @@ from lorentzrec.data.arrays import rank_correlation, spans_within
 )
 def test_spans_hold_as_many_groups_as_fit(sizes: list[int], most: int, spans: list[tuple[int, int]]) -> None:
     assert list(spans_within(np.array(sizes, np.int64), most)) == spans
+
+
+@pytest.mark.parametrize("part", [1, 2, 1000])
+def test_columns_of_a_sparse_matrix_by_hand(part: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows of 2, 0, 3 and 1 entries: the first column meets the rows of 2 and 3, and so on."""
+    monkeypatch.setattr(arrays, "PART", part)
+    matrix = sparse.csr_array(np.array([[2.0, 0, 3, 0], [0, 0, 0, 0], [1, 5, 1, 0], [0, 0, 4, 0]]))
+    assert count_pairs(matrix).tolist() == [2 + 3, 3, 2 + 3 + 1, 0]
+    assert sum_columns(matrix, 1).tolist() == [2 + 1, 5, 3 + 1 + 4, 0]
+    assert sum_columns(matrix, 2).tolist() == [4 + 1, 25, 9 + 1 + 16, 0]
 
 
 def test_rank_correlation_by_hand() -> None:

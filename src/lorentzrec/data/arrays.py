@@ -11,6 +11,8 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+PART = 1_000_000
+"""Entries of large arrays that are converted at a time."""
 Floats: TypeAlias = NDArray[np.float64]
 Integers: TypeAlias = NDArray[np.int64]
 Booleans: TypeAlias = NDArray[np.bool_]
@@ -74,6 +76,26 @@ def spans_within(sizes: NDArray[Any], limit: int) -> Iterator[tuple[int, int]]:
         end = max(end, start + 1)
         yield start, end
         start = end
+
+
+def count_pairs(matrix: Any) -> Floats:
+    """For each column of a CSR matrix, the entries of all rows that have an entry in it."""
+    sizes = np.diff(matrix.indptr)
+    totals = np.zeros(matrix.shape[1])
+    for first, last in spans_within(sizes, PART):  # whole numbers, so parts sum up exactly
+        columns = matrix.indices[matrix.indptr[first] : matrix.indptr[last]]
+        some = sizes[first:last]
+        totals += np.bincount(columns, np.repeat(some, some), len(totals))
+    return totals
+
+
+def sum_columns(matrix: Any, power: int) -> Floats:
+    """The sums of the columns of a CSR matrix with each entry to this power, added up from the first row on."""
+    totals = np.zeros(matrix.shape[1])
+    for start in range(0, len(matrix.indices), PART):
+        part = slice(start, start + PART)
+        np.add.at(totals, matrix.indices[part], matrix.data[part] ** power)
+    return totals
 
 
 def rank_correlation(left: NDArray[Any], right: NDArray[Any]) -> float | None:

@@ -16,7 +16,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lorentzrec.data.arrays import Floats, Integers, are_lists_of_entries, make_offsets, spans_within, strongest
+from lorentzrec.data.arrays import (
+    Floats,
+    Integers,
+    are_lists_of_entries,
+    count_pairs,
+    make_offsets,
+    spans_within,
+    strongest,
+    sum_columns,
+)
 from lorentzrec.data.interactions import Interactions
 from lorentzrec.data.times import SECONDS_PER_DAY
 from lorentzrec.errors import InputError
@@ -30,8 +39,8 @@ HALF_LIFE = 140.0
 """Days after which an order counts half. This and the exponents were chosen on Complete Journey."""
 LARGEST_ORDER = 1_000
 """Larger orders, such as those of other shops, are not counted, which bounds time."""
-PAIRS_AT_ONCE = 5_000_000
-"""Pairs of items that building holds in memory, about 100 MB."""
+PAIRS_AT_ONCE = 1_000_000
+"""Pairs of items that building holds in memory, about 30 MB."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,12 +94,10 @@ def build_complements(
 
     neighbours = choose_neighbours(len(data.items)) if neighbours is None else neighbours
     orders = _weigh_orders(data, now)
-    by_item, sizes = orders.T.tocsr(), np.diff(orders.indptr)
-    pairs = np.bincount(orders.indices, np.repeat(sizes, sizes), len(data.items))
-    counts = np.asarray(orders.multiply(orders).sum(axis=0)).ravel()
+    by_item, counts = orders.T.tocsr(), sum_columns(orders, 2)
     popularity: Floats = np.where(counts > 0, counts, 1) ** POPULARITY
-    parts: list[tuple[Any, Any, Any]] = []
-    for start, end in spans_within(pairs, PAIRS_AT_ONCE):
+    numbers, columns, values = [], [], []
+    for start, end in spans_within(count_pairs(orders), PAIRS_AT_ONCE):
         block = sparse.csr_array(by_item[start:end] @ orders)
         own = np.repeat(np.arange(start, end), np.diff(block.indptr)) == block.indices
         block.data[own | (block.data.astype(np.float32) == 0)] = 0  # orders of 1970 weigh less than float32 can hold
@@ -99,10 +106,12 @@ def build_complements(
         ranked, bounds = block.data / popularity[block.indices], block.indptr.tolist()
         kept = [first + strongest(ranked[first:last], neighbours) for first, last in pairwise(bounds)]
         chosen = np.concatenate(kept)
-        parts.append((np.array([len(one) for one in kept]), block.indices[chosen], block.data[chosen]))
-    numbers, columns, values = (np.concatenate(column) for column in zip(*parts, strict=True))
-    values, counts = values.astype(np.float32), counts.astype(np.float32)
-    return Complements(make_offsets(numbers), columns.astype(np.int32), values, counts, point_weight)
+        numbers += [len(one) for one in kept]
+        columns.append(block.indices[chosen].astype(np.int32, copy=False))
+        values.append(block.data[chosen].astype(np.float32))
+    offsets, found = make_offsets(np.array(numbers, np.int64)), np.concatenate(columns)
+    del columns
+    return Complements(offsets, found, np.concatenate(values), counts.astype(np.float32), point_weight)
 
 
 def choose_neighbours(items: int) -> int:
@@ -112,8 +121,6 @@ def choose_neighbours(items: int) -> int:
 
 def _weigh_orders(data: Interactions, now: float) -> Any:
     """Sparse (orders, items): the square root of w for each item of an order with several items."""
-    from scipy import sparse
-
     orders, owners = list_orders(data)
     sizes = np.diff(orders.indptr)
     weights: Floats = 1 / np.maximum(sizes, 1)
@@ -123,4 +130,7 @@ def _weigh_orders(data: Interactions, now: float) -> Any:
         newest = times[times <= now].max(initial=-np.inf)
         weights *= 2 ** (np.minimum(times - newest, 0) / (HALF_LIFE * SECONDS_PER_DAY))
     kept = (sizes > 1) & (sizes <= LARGEST_ORDER)
-    return (sparse.diags_array(np.sqrt(weights[kept])) @ orders[kept]).tocsr()
+    del owners
+    orders = orders[kept]
+    orders.data = np.repeat(np.sqrt(weights[kept]), sizes[kept])
+    return orders

@@ -31,6 +31,7 @@ from lorentzrec.data.arrays import (
     Floats,
     Integers,
     are_lists_of_entries,
+    count_pairs,
     gather_groups,
     make_mask,
     make_offsets,
@@ -361,15 +362,16 @@ def _common_customers(data: Interactions, in_orders: bool, item_degrees: Floats 
     from scipy import sparse
 
     seen = data.incidence()
-    degrees = np.maximum(np.diff(seen.indptr), 1.0)
     targets = seen if data.labels is None else data.select(data.labels).incidence()
+    pairs, degrees = count_pairs(seen), np.diff(seen.indptr)
     exponent = CUSTOMER_DEGREE_OF_ORDERS if in_orders else CUSTOMER_DEGREE
-    by_item = (sparse.diags_array(degrees**-exponent) @ seen).T.tocsr()
+    shares = np.repeat(np.maximum(degrees, 1.0) ** -exponent, degrees)
+    by_item = sparse.csr_array((shares, seen.indices, seen.indptr), seen.shape).T.tocsr()
+    del shares, seen
     if item_degrees is None:
         item_degrees = np.maximum(np.diff(by_item.indptr), 1.0)
     known = item_degrees**-KNOWN_DEGREE
-    targets = targets @ sparse.diags_array(item_degrees**-FOUND_DEGREE)
-    pairs = np.bincount(seen.indices, np.repeat(degrees, np.diff(seen.indptr)), len(data.items))
+    targets.data = (item_degrees**-FOUND_DEGREE)[targets.indices]
     for start, end in spans_within(pairs, PAIRS_AT_ONCE):
         block = sparse.diags_array(known[start:end]) @ (by_item[start:end] @ targets)
         own = np.repeat(np.arange(start, end), np.diff(block.indptr)) == block.indices

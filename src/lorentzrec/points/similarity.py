@@ -23,9 +23,12 @@ from lorentzrec.data.arrays import (
     Floats,
     Integers,
     are_lists_of_entries,
+    count_pairs,
+    make_mask,
     make_offsets,
     spans_within,
     strongest_entries,
+    sum_columns,
 )
 from lorentzrec.data.interactions import Interactions
 from lorentzrec.errors import InputError
@@ -78,18 +81,21 @@ def build_similarity(data: Interactions, *, ordered: bool, neighbours: int = NEI
     """
     from scipy import sparse
 
-    recent = data.select(np.repeat(data.offsets[1:], data.lengths) - np.arange(len(data)) <= LONGEST_HISTORY)
-    customers = _normalise(recent.incidence(), CUSTOMER_EXPONENT)
+    recent = data
+    if data.lengths.max(initial=0) > LONGEST_HISTORY:
+        recent = data.select(np.repeat(data.offsets[1:], data.lengths) - np.arange(len(data)) <= LONGEST_HISTORY)
     by_orders, by_steps = ordered and recent.in_orders, ordered and recent.ordered and not recent.in_orders
     share = 1 / (1 + TOGETHER) if by_orders or by_steps else 1.0
-    groups = customers * np.sqrt(share)
+    groups = _normalise(recent.incidence(), CUSTOMER_EXPONENT, np.sqrt(share))
     if by_orders:
-        groups = sparse.vstack([groups, _normalise(list_orders(recent)[0], 0.0) * np.sqrt(1 - share)], "csr")
-    by_item, sizes = groups.T.tocsr(), np.diff(groups.indptr)
-    pairs = np.bincount(groups.indices, np.repeat(sizes, sizes), len(data.items))
-    events, firsts = np.argsort(recent.item_rows, kind="stable"), make_offsets(recent.item_counts)
+        orders = _normalise(list_orders(recent)[0], 0.0, np.sqrt(1 - share))
+        groups = sparse.vstack([groups, orders], "csr")
+        del orders
+    by_item = groups.T.tocsr()
+    if by_steps:
+        events, firsts = np.argsort(recent.item_rows, kind="stable"), make_offsets(recent.item_counts)
     blocks = []
-    for start, end in spans_within(pairs, PAIRS_AT_ONCE):
+    for start, end in spans_within(count_pairs(groups), PAIRS_AT_ONCE):
         block = by_item[start:end] @ groups
         if by_steps:
             of_items = np.sort(events[firsts[start] : firsts[end]])
@@ -101,25 +107,28 @@ def build_similarity(data: Interactions, *, ordered: bool, neighbours: int = NEI
     return Similarity(strong.indptr.astype(np.int64), strong.indices.astype(np.int32), strong.data)
 
 
-def _normalise(groups: Any, exponent: float) -> Any:
-    """Sparse (groups, items) with columns of length 1, in which a group with n items counts n^-exponent."""
-    from scipy import sparse
+def _normalise(groups: Any, exponent: float, factor: float) -> Any:
+    """Sparse (groups, items) with columns of this length, in which a group with n items counts n^-exponent. `groups`
+    has an entry of 1 for each item of a group, and is changed."""
+    sizes = np.diff(groups.indptr)
+    groups.data = np.repeat(np.maximum(sizes, 1.0) ** (-exponent / 2), sizes)
+    lengths = np.sqrt(sum_columns(groups, 2))
+    groups.data *= (1 / np.where(lengths > 0, lengths, 1))[groups.indices]
+    groups.data *= factor
+    return groups
 
-    sizes = np.maximum(np.diff(groups.indptr), 1.0)
-    weighted = sparse.diags_array(sizes ** (-exponent / 2)) @ groups
-    lengths = np.sqrt(np.asarray(weighted.multiply(weighted).sum(axis=0)).ravel())
-    return (weighted @ sparse.diags_array(1 / np.where(lengths > 0, lengths, 1))).tocsr()
 
-
-def list_orders(data: Interactions) -> tuple[Any, Integers]:
+def list_orders(data: Interactions) -> tuple[Any, NDArray[np.integer[Any]]]:
     """Sparse (orders, items): 1 for each item of an order; and the order of each event."""
     from scipy import sparse
 
     # The first event of a customer has a higher number than all orders of the customers before.
     numbers = np.repeat(data.offsets[:-1], data.lengths) + data.order_positions
-    distinct, orders = np.unique(numbers, return_inverse=True)
-    entries = np.ones(len(data)), (orders, data.item_rows)
-    matrix = sparse.csr_array(entries, (len(distinct), len(data.items)))
+    distinct = make_mask(numbers, len(data))
+    orders = (np.cumsum(distinct, dtype=np.int32 if len(data) < 2**31 else np.int64) - 1)[numbers]
+    del numbers
+    entries = np.ones(len(data), np.float32), (orders, data.item_rows)
+    matrix = sparse.csr_array(entries, (int(distinct.sum()), len(data.items)))
     matrix.data[:] = 1  # SciPy adds up repeated events
     return matrix, orders
 

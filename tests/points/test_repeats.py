@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from lorentzrec.batch.candidates import best_candidates
 from lorentzrec.batch.recommending import BatchOptions, BatchRecommender
+from lorentzrec.data import interactions
 from lorentzrec.data.interactions import Interactions
 from lorentzrec.errors import InputError
 from lorentzrec.evaluation.protocol import evaluate, evaluate_variants
@@ -83,7 +84,9 @@ def best_rows(scores: FloatArray, eligible: Any, k: int) -> list[int]:
     return found
 
 
-def test_rates_are_those_of_the_reference() -> None:
+@pytest.mark.parametrize("events_at_once", [1, 30, 1_000_000])
+def test_rates_are_those_of_the_reference(events_at_once: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(interactions, "EVENTS_AT_ONCE", events_at_once)
     np.testing.assert_allclose(find_rates(DATA), reference.rates(DATA), rtol=1e-6)
 
 

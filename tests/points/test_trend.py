@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from lorentzrec.batch.candidates import best_candidates
 from lorentzrec.batch.list_search import ListSearch
 from lorentzrec.batch.recommending import BatchOptions, BatchRecommender
+from lorentzrec.data import interactions
 from lorentzrec.data.interactions import Interactions
 from lorentzrec.errors import InputError
 from lorentzrec.geometry import FloatArray
@@ -81,8 +82,13 @@ def test_offsets_by_hand() -> None:
 
 
 @settings(max_examples=60, deadline=None)
-@given(seed=st.integers(0, 2**32), days=st.sampled_from([1.0, 2.5, 7.0]), ahead=st.booleans())
-def test_customers_are_those_of_the_reference(seed: int, days: float, ahead: bool) -> None:
+@given(
+    seed=st.integers(0, 2**32),
+    days=st.sampled_from([1.0, 2.5, 7.0]),
+    ahead=st.booleans(),
+    at_once=st.sampled_from([40, 1000]),
+)
+def test_customers_are_those_of_the_reference(seed: int, days: float, ahead: bool, at_once: int) -> None:
     random = np.random.default_rng(seed)
     count = 900
     users, items = random.integers(0, 60, count), random.integers(0, 12, count)
@@ -93,7 +99,9 @@ def test_customers_are_those_of_the_reference(seed: int, days: float, ahead: boo
     assert data.times is not None
     events = list(zip(data.user_rows.tolist(), data.item_rows.tolist(), data.times.tolist(), strict=True))
     recent, expected = reference.customers(events, len(data.items), days, now)
-    found = find_trend(data, days, now)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(interactions, "EVENTS_AT_ONCE", at_once)
+        found = find_trend(data, days, now)
     if found is None:
         assert min(recent.sum(), count) < 100
         return

@@ -65,8 +65,7 @@ def choose_trend(model: Model, held_out: Interactions, metric: str, now: float) 
     if found is None or model.histories is None or model.histories.times is None:
         return None
     test, days_of_test, start = found
-    earlier = model.histories.select(model.histories.times <= start)
-    trends = {days: trend for days in DAYS if (trend := find_trend(earlier, days, start)) is not None}
+    trends = {days: trend for days in DAYS if (trend := find_trend(model.histories, days, start)) is not None}
     if not trends:
         return None
     scored = _Scored(model, test)
@@ -134,15 +133,15 @@ class _Scored:
     def __init__(self, model: Model, test: Interactions) -> None:
         assert model.histories is not None
         self.items: Vocabulary = model.items
-        self.histories: Interactions | None = model.histories
         self.item_counts: NDArray[np.int64] = model.item_counts
         self.offsets: NDArray[np.float32] | None = None
         rows = model.histories.users.rows(test.users.ids(np.unique(test.user_rows)))
         self._rows = np.sort(rows[rows != UNKNOWN])
+        self.histories: Interactions | None = model.histories.of_customers(self._rows)
         # A trend of which nothing is known changes no score, but makes scores of numbers in their order.
         nothing = np.zeros(len(model.items), np.float32)
         scoring = model.with_points(trend=Trend(nothing, nothing, 1.0, USUAL_DAYS, 0.0))
-        self._scores = scoring.score_histories(model.histories, self._rows)
+        self._scores = scoring.score_histories(self.histories, self._rows)
 
     def score_histories(self, histories: Interactions, user_rows: NDArray[np.int64]) -> NDArray[np.float32]:
         """See `Recommender`; the histories are those of the model."""

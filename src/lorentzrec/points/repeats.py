@@ -119,14 +119,17 @@ class Repeats:
 
 def find_rates(data: Interactions) -> NDArray[np.float32]:
     """r_j of each item of these events."""
-    pairs, orders = data.user_rows.astype(np.int64) * len(data.items) + data.item_rows, data.order_positions
-    order = np.lexsort((orders, pairs))
-    pairs, orders = pairs[order], orders[order]
-    again = np.diff(pairs, prepend=-1) == 0
-    distinct = ~again | (np.diff(orders, prepend=-1) != 0)
-    items, again = pairs[distinct] % len(data.items), again[distinct]
-    repeated = np.bincount(items[again], minlength=len(data.items))
-    total = np.bincount(items, minlength=len(data.items))
+    repeated, total = np.zeros(len(data.items), np.int64), np.zeros(len(data.items), np.int64)
+    for first, last in data.spans_of_customers():
+        events = slice(*data.offsets[[first, last]])
+        pairs = data.user_rows[events].astype(np.int64) * len(data.items) + data.item_rows[events]
+        order = np.lexsort((data.order_positions[events], pairs))
+        pairs, orders = pairs[order], data.order_positions[events][order]
+        again = np.diff(pairs, prepend=-1) == 0
+        distinct = ~again | (np.diff(orders, prepend=-1) != 0)
+        items, again = pairs[distinct] % len(data.items), again[distinct]
+        repeated += np.bincount(items[again], minlength=len(data.items))
+        total += np.bincount(items, minlength=len(data.items))
     average = max(1, repeated.sum()) / max(1, total.sum())
     rates: Floats = (repeated + SMOOTHING * average) / (total + SMOOTHING) / average
     return (rates**RATE_EXPONENT).astype(np.float32)

@@ -129,15 +129,19 @@ def find_trend(data: Interactions, days: float, now: float) -> Trend | None:
     counted = data.times <= now
     if not counted.any():
         return None
-    times, items, users = data.times[counted], data.item_rows[counted], data.user_rows[counted]
-    until = float(times.max())
-    windows = np.floor((until - times) / (days * SECONDS_PER_DAY)).astype(np.int64)
-    pairs = users.astype(np.int64) * len(data.items) + items
-    order = np.lexsort((windows, pairs))
-    pairs, windows = pairs[order], windows[order]
-    first = np.append(True, (np.diff(pairs) != 0) | (np.diff(windows) != 0))
-    found, newest = pairs[first] % len(data.items), windows[first] == 0
-    recent, earlier = (np.bincount(found[chosen], minlength=len(data.items)) for chosen in (newest, ~newest))
+    until = float(data.times.max(where=counted, initial=data.times.min()))
+    recent, earlier = np.zeros(len(data.items), np.int64), np.zeros(len(data.items), np.int64)
+    for first_customer, last_customer in data.spans_of_customers():
+        span = slice(*data.offsets[[first_customer, last_customer]])
+        times, items, users = (each[span][counted[span]] for each in (data.times, data.item_rows, data.user_rows))
+        windows = np.floor((until - times) / (days * SECONDS_PER_DAY)).astype(np.int64)
+        pairs = users.astype(np.int64) * len(data.items) + items
+        order = np.lexsort((windows, pairs))
+        pairs, windows = pairs[order], windows[order]
+        first = (np.diff(pairs, prepend=-1) != 0) | (np.diff(windows, prepend=-1) != 0)
+        found, newest = pairs[first] % len(data.items), windows[first] == 0
+        recent += np.bincount(found[newest], minlength=len(data.items))
+        earlier += np.bincount(found[~newest], minlength=len(data.items))
     if min(recent.sum(), earlier.sum()) < FEWEST_CUSTOMERS:
         return None
     expected = earlier * (recent.sum() / earlier.sum())

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from lorentzrec.base.threads import available_cores, thread_pool
 from lorentzrec.data.arrays import Floats
 from lorentzrec.data.interactions import Interactions, check_is_interactions
-from lorentzrec.data.vocabulary import Vocabulary
+from lorentzrec.data.vocabulary import UNKNOWN, Vocabulary
 from lorentzrec.errors import ConfigError, InputError
 from lorentzrec.evaluation.full_ranking import DEFAULT_METRICS, LISTED, FullRanking
 from lorentzrec.evaluation.held_out import Candidates, HeldOut, check_candidates, hold_out
@@ -134,6 +134,8 @@ def evaluate_variants(
     before = model.histories if histories is None else histories
     if before is None:
         raise InputError("the model has no training histories: pass the events before the test as histories=")
+    rows = before.users.rows(test.users.series)[np.unique(test.user_rows)]
+    before = before.of_customers(rows[rows != UNKNOWN])
     held_out = hold_out(test, before, model.items, model.item_counts, None, 0, candidates)
     name, k = (metric.partition("@")[0],), [parse_cutoff(metric)]
     rankings = [FullRanking(held_out, model.item_counts, k, name) for _ in range(count)]

@@ -52,7 +52,7 @@ def check_reality(
         customers = np.random.default_rng(seed).choice(customers, CUSTOMER_LIMIT, replace=False)
         test = test.select(make_mask(customers, len(test.users))[test.user_rows])
     rows = train.users.rows(test.users.ids(customers))
-    histories = train.select(make_mask(rows[rows >= 0], len(train.users))[train.user_rows])
+    histories = train.of_customers(rows[rows >= 0])
     repeats = find_repeats(test, histories).mean() >= REPEATED_SHARE
     candidates: Literal["unseen", "all"] = "all" if repeats else "unseen"
 
@@ -101,6 +101,7 @@ def find_repeats(test: Interactions, histories: Interactions) -> Booleans:
     found = reindex(test, histories.users, histories.items)
     if len(found) == 0:
         return np.zeros(1, bool)
+    histories = histories.of_customers(found.user_rows)
     pairs, known = (data.user_rows.astype(np.int64) * len(data.items) + data.item_rows for data in (found, histories))
     return np.isin(pairs, known)
 
@@ -112,7 +113,7 @@ def sample_customers(data: Interactions, pairs: int, seed: int = 0) -> Interacti
         return data
     order = np.random.default_rng(seed).permutation(len(squares))
     kept = order[: max(1, int(np.searchsorted(np.cumsum(squares[order]), pairs, side="right")))]
-    return data.select(make_mask(kept, len(squares))[data.user_rows])
+    return data.of_customers(kept)
 
 
 def _compare(row: CheckedSystem, differences: Floats) -> CheckedSystem:

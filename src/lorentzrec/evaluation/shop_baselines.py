@@ -30,8 +30,9 @@ class RecentPopularity(Chance):
         _check_positive("days", days)
         super().__init__(train)
         times, now = _times(train), time.time()
-        newest = times[times <= now].astype(float).max(initial=-np.inf)
-        recent = (times > newest - days * SECONDS_PER_DAY) & (times <= now)
+        past = times <= now
+        newest = float(times.max(where=past, initial=times.min())) if past.any() else -np.inf
+        recent = (times > newest - days * SECONDS_PER_DAY) & past
         counts = np.bincount(train.item_rows[recent], minlength=len(train.items))
         self.scores = (counts + FILL * _shares(train)).astype(np.float32)
 

@@ -44,6 +44,7 @@ class RepeatChoice:
 def has_repeats(held_out: Interactions, histories: Interactions) -> bool:
     """Whether a customer has a held-out item in the history."""
     held_out = reindex(held_out, histories.users, histories.items)
+    histories = histories.of_customers(held_out.user_rows)
     known, found = (
         data.user_rows.astype(np.int64) * len(data.items) + data.item_rows for data in (histories, held_out)
     )

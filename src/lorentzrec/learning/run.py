@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lorentzrec.base.interrupts import deferred_interrupts
-from lorentzrec.data.arrays import Booleans, make_mask
+from lorentzrec.data.arrays import Booleans
 from lorentzrec.data.attributes import ItemAttributes
 from lorentzrec.data.event_order import mentions_ties
 from lorentzrec.data.interactions import Interactions
@@ -321,17 +321,21 @@ class TrainingRun:
         best = self.record[self.best_epoch - 1].validation if self.best_epoch else None
         model = self._model(self.best if self.best_epoch else self._points())
         earlier = None if interrupted else self._build_earlier_memory()
-        memory, of_memory = self._build_memory(model, earlier)
-        if memory is not None and earlier is not None:
-            model = model.with_points(memory=earlier.with_weight(memory.weight))
+        weight, of_memory = self._choose_memory_weight(model, earlier)
+        if weight is not None and earlier is not None:
+            model = model.with_points(memory=earlier.with_weight(weight))
         repeats, of_repeats = self._build_repeats(model, interrupted=interrupted)
-        trend, of_trend = self._build_trend(model, repeats, interrupted=interrupted)
-        check = None if interrupted else self._check(model, repeats)
+        if repeats is not None and self.halves is not None and not interrupted:
+            model = model.with_points(repeats=replace(repeats, rates=find_rates(self.training_data)))
+        trend, of_trend = self._build_trend(model, interrupted=interrupted)
+        check = None if interrupted else self._check(model)
         if check is not None and check.lost_to:
             notes.insert(0, Note(NoteKind.LOST_CHECK, {"result": str(check)}))
+        model, earlier = model.with_points(memory=None), None  # the next one needs its room
         if self.newest_orders is not None and not interrupted:
             notes.append(self._learn_newest_orders(self.newest_orders))
             model = self._model(self._points())
+        memory = None if weight is None else self._build_memory(weight)
         similarity = None
         if self.config.memory != "none":
             similarity = build_similarity(self.data, ordered=self.config.history != "folds")
@@ -371,41 +375,40 @@ class TrainingRun:
             return None
         return build_memory_for(self.training_data, config)
 
-    def _build_memory(self, model: Model, earlier: Memory | None) -> tuple[Memory | None, list[Note]]:
-        """The memory of all events. Its weight is that of the start model, or the best on held-out events for the
-        `earlier` memory, which does not know them."""
+    def _choose_memory_weight(self, model: Model, earlier: Memory | None) -> tuple[float | None, list[Note]]:
+        """The weight of the memory of all events, in the unit of the score; None: no memory. It is that of the start
+        model, or the best on held-out events for the `earlier` memory, which does not know them."""
         config = self.config
         kept = None if self.start is None or config.memory == "none" else self.start.memory_weight
         if kept is None and (self.halves is None or config.memory == "none"):
             return None, []
         if kept is not None and self.start is not None:
-            weight = kept * self.start.config.scale
-            note = Note(NoteKind.MEMORY_KEPT, {"weight": weight})
-        elif earlier is None:
+            return kept, [Note(NoteKind.MEMORY_KEPT, {"weight": kept * self.start.config.scale})]
+        if earlier is None:
             weight = USUAL_WEIGHTS[config.history]
-            note = Note(NoteKind.MEMORY_NOT_TUNED, {"weight": weight})
-        else:
-            assert self.halves is not None
-            choice = choose_weight(model, earlier, self.halves.choosing, self.metric)
-            weight, values = choice.weight, asdict(choice) | {"metric": self.metric}
-            if weight == 0:
-                return None, [Note(NoteKind.NO_MEMORY, values)]
-            note = Note(NoteKind.MEMORY, values)
-        memory = build_memory_for(self.data, config)
-        if kept is None:
-            return memory.with_weight(weight / config.scale), [note]
-        if self.attributes is not None:
+            return weight / config.scale, [Note(NoteKind.MEMORY_NOT_TUNED, {"weight": weight})]
+        assert self.halves is not None
+        choice = choose_weight(model, earlier, self.halves.choosing, self.metric)
+        values = asdict(choice) | {"metric": self.metric}
+        if choice.weight == 0:
+            return None, [Note(NoteKind.NO_MEMORY, values)]
+        return choice.weight / config.scale, [Note(NoteKind.MEMORY, values)]
+
+    def _build_memory(self, weight: float) -> Memory:
+        """The memory of all events."""
+        memory = build_memory_for(self.data, self.config)
+        if self.start is not None and self.attributes is not None:
             memory = add_similar_to_memory(memory, self.attributes, self.data.item_counts == 0)
-        return memory.with_weight(kept), [note]
+        return memory.with_weight(weight)
 
     def _learn_newest_orders(self, held_out: Interactions) -> Note:
         """Learn the orders that were held out from training, each from the orders before it. They are the newest, and
         what is new in them shows what customers buy next; what they buy again is known to the repeats."""
-        data = self.data.with_orders_together()
+        customers = self.data.users.rows(held_out.users.series)[np.unique(held_out.user_rows)]
+        data = self.data.of_customers(customers).with_orders_together()
         newest = np.zeros(len(data.users), np.int64)
         np.maximum.at(newest, data.user_rows, data.order_positions)
-        customers = make_mask(data.users.rows(held_out.users.series)[np.unique(held_out.user_rows)], len(data.users))
-        labels = customers[data.user_rows] & (data.order_positions == newest[data.user_rows]) & data.first_purchases
+        labels = (data.order_positions == newest[data.user_rows]) & data.first_purchases
         labels &= True if data.labels is None else data.labels
         learned = replace(data, labels=labels)
         tables = self.history_table, self.item_table
@@ -415,17 +418,15 @@ class TrainingRun:
         for epoch in range(1, NEWEST_EPOCHS + 1):
             rate = self.config.learning_rate * NEWEST_RATE
             runner.run(self.config.epochs + epoch, rate, lambda positives, loss: None, threading.Event())
-        return Note(NoteKind.NEWEST_LEARNED, {"orders": int(customers.sum())})
+        return Note(NoteKind.NEWEST_LEARNED, {"orders": len(customers)})
 
-    def _check(self, model: Model, repeats: Repeats | None) -> RealityCheck | None:
+    def _check(self, model: Model) -> RealityCheck | None:
         """The check with the settings that were chosen, on the other half of the held-out events.
 
         model: knows only the events to learn from.
         """
         if self.halves is None or self.halves.checking is None:
             return self.check_of_start
-        if repeats is not None:
-            model = model.with_points(repeats=replace(repeats, rates=find_rates(self.training_data)))
         return check_reality(model, self.halves.checking, self.training_data, threads=self.config.threads)
 
     def _build_repeats(self, model: Model, *, interrupted: bool) -> tuple[Repeats | None, list[Note]]:
@@ -458,9 +459,7 @@ class TrainingRun:
         repeats = Repeats(find_rates(self.data), choice.weight / scale, choice.half_life, choice.order_decay)
         return repeats, [Note(NoteKind.REPEATS, values)]
 
-    def _build_trend(
-        self, model: Model, repeats: Repeats | None, *, interrupted: bool
-    ) -> tuple[Trend | None, list[Note]]:
+    def _build_trend(self, model: Model, *, interrupted: bool) -> tuple[Trend | None, list[Note]]:
         """What is popular in the last days of all events, if they have a clock. Its weight is that of the start model,
         or chosen on the newest events that were held out; 0 if scores are better without a trend.
 
@@ -478,8 +477,6 @@ class TrainingRun:
         if kept is not None and self.start is not None:
             weight, days = kept.weight * self.start.config.scale, kept.days
         elif self.halves is not None and self.config.memory != "none" and not interrupted:
-            if repeats is not None:
-                model = model.with_points(repeats=replace(repeats, rates=find_rates(self.training_data)))
             choice = choose_trend(model, self.halves.choosing, self.metric, now)
             if choice is not None:
                 weight, days = choice.weight, choice.days

@@ -70,7 +70,18 @@ def escape_bars(app: Any, what: str, name: str, thing: Any, options: Any, lines:
         lines[:] = [re.sub(r"[|*]", r"\\\g<0>", line) for line in lines]
 
 
+MADE_BY_FUNCTIONS = ("Interactions", "ItemAttributes", "Model", "PublicData", "Recommendations", "Report")
+"""Classes that users do not construct: the reference shows no constructor."""
+
+
+def hide_constructors(
+    app: Any, what: str, name: str, thing: Any, options: Any, signature: str, returns: str
+) -> tuple[str, str] | None:
+    return ("", "") if what == "class" and name.rpartition(".")[2] in MADE_BY_FUNCTIONS else None
+
+
 def setup(app: Any) -> None:
+    app.connect("autodoc-process-signature", hide_constructors)
     app.connect("autodoc-process-docstring", escape_bars)
     app.connect("builder-inited", copy_notebooks)
     app.connect("builder-inited", copy_pages_for_developers)

@@ -213,3 +213,47 @@ def test_bad_input_is_one_line(
     assert "--attributes is for --engine local" in error_of(*train, "--attributes", "brand", "--engine", "keras")
     assert "has no attributes" in error_of("evaluate", model, shop, "--cold")
     assert "trained without attributes" in error_of("add-items", model, "--attributes", items_file, "--out", out)
+
+
+def test_a_comparison_uses_the_attributes_of_the_dataset(described: Path, tmp_path: Path) -> None:
+    options = (*SETTINGS, "--seeds", "1", "--systems", "hyperboloid", "--systems", "popularity", "--metric", "ndcg@5")
+    shared = tmp_path / "comparison"
+    shown = run("compare", described, "--out", shared, *options)
+    assert "attributes of items are used by hyperboloid: category, brand" in shown.stderr.replace("\n", " ")
+    result = run_json("compare", described, "--out", shared, *options)
+    assert result["attributes"] == ["category", "brand"]
+    without = run_json("compare", described, "--attributes", "none", "--out", shared, *options)
+    assert without["attributes"] == []
+    assert without["systems"][0]["value"] != result["systems"][0]["value"], "runs of both are kept apart"
+    assert without["systems"][1]["value"] == result["systems"][1]["value"], "popularity knows no attributes"
+
+
+def test_a_comparison_of_symmetric_models_leaves_attributes_out(described: Path, tmp_path: Path) -> None:
+    options = (*SETTINGS, "--set", "model=symmetric", "--seeds", "1", "--systems", "hyperboloid")
+    result = run("compare", described, "--out", tmp_path / "comparison", *options)
+    assert "the attributes of the dataset are not used" in result.stderr.replace("\n", " ")
+    refused = "attributes with model=symmetric: only asymmetric models have them"
+    assert refused in error_of("compare", described, "--attributes", "brand", "--out", tmp_path / "other", *options)
+
+
+def test_numbers_of_attributes_are_brands_and_categories(tmp_path: Path) -> None:
+    numbers = {str(item): [item % 2, 9, 5 + item % 3, 5 + item % 3] for item in range(1, 13)}
+    (tmp_path / "Shop_item2attributes.json").write_text(json.dumps(numbers))
+    lists = "\n".join(f"{user} {user} {user % 12 + 1} {(user + 4) % 12 + 1}" for user in range(1, 13))
+    (tmp_path / "Shop.txt").write_text(lists + "\n")
+    options = ("--reader", "adjacency-ordered", "--items", tmp_path / "Shop_item2attributes.json")
+    made = make(
+        tmp_path / "data", "prepare", tmp_path / "Shop.txt", *options, "--attributes", "brand:values,category:path"
+    )
+    attributes = open_dataset(made).attributes()
+    assert attributes is not None
+    wanted = {"brand=0", "brand=1", "category=9", *(f"category=9 > {number}" for number in (5, 6, 7))}
+    assert set(attributes.values.series) == wanted
+
+
+@pytest.mark.parametrize("text", ["[1, 2]", '{"1": 3}', '{"1": []}', '{"1": ["a"]}', "{"])
+def test_damaged_numbers_of_attributes(tmp_path: Path, events_file: Path, text: str) -> None:
+    file = tmp_path / "x_item2attributes.json"
+    file.write_text(text)
+    line = error_of("prepare", events_file, "--items", file, "--attributes", "brand", "--out", tmp_path / "data")
+    assert line == f"{file} is not an object of lists of numbers: get it again"

@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from lorentzrec.cli.inputs import require_dataset, split_ids
+from lorentzrec.cli.inputs import TrainingData, require_dataset, split_ids
 from lorentzrec.cli.output import print_result, say, table
 from lorentzrec.cli.results import write_results
 from lorentzrec.errors import ConfigError, InputError
@@ -16,8 +16,10 @@ from lorentzrec.errors import ConfigError, InputError
 if TYPE_CHECKING:
     from rich.table import Table
 
+    from lorentzrec.data.attributes import ItemAttributes
+    from lorentzrec.ingest.dataset import Dataset
     from lorentzrec.model.config import TrainingConfig
-    from lorentzrec.studies.comparison import Difference, Runs
+    from lorentzrec.studies.comparison import Difference, Runs, System
 
 
 def compare(
@@ -31,6 +33,7 @@ def compare(
     metric: str = "ndcg@20",
     candidates: str = "unseen",
     leave_validation_out: bool = False,
+    attributes: str | None = None,
     out: Path | None = None,
     json: bool = False,
 ) -> None:
@@ -47,6 +50,7 @@ def compare(
         --config euclidean=shop-tuning/euclidean.toml --tune-baselines
     $ lorentzrec compare shop --candidates all --metric ndcg@10 --tune-baselines
     $ lorentzrec compare shop --systems hyperboloid,item-knn --metric recall@20
+    $ lorentzrec compare shop --attributes none --out without-attributes
 
     data DATASET: A dataset with a test part.
     systems: hyperboloid, euclidean, popularity, item-knn, item-item, transitions, ease, gf-cf, recent-popularity,
@@ -60,6 +64,8 @@ def compare(
     metric: What is compared: hr, recall, ndcg or mrr at any k.
     candidates: What is ranked and to be found, as in evaluate: unseen, all, new or repeats.
     leave_validation_out: Do not train on the validation part. It still belongs to the histories of the customers.
+    attributes COLUMNS: Attributes of the dataset that both geometries use, or none. Default: all that it was prepared
+        with.
     out: Folder for runs, plot, and tables as CSV, Markdown, LaTeX and JSON. Default: DATASET-comparison in the current
         folder.
     """
@@ -73,7 +79,10 @@ def compare(
     if seeds < 1:
         raise ConfigError(f"--seeds is {seeds}: give 1 or more")
     configs = _read_configs(config or [], settings or [])
-    parts = require_dataset(data).named_parts()
+    dataset = require_dataset(data)
+    parts = dataset.named_parts()
+    without = attributes is None and any(one.model == "symmetric" for one in configs.values())
+    described = None if without else TrainingData(data, dataset, {}).attributes(attributes)
     task = TuningTask.from_parts(parts)
     task.require_test()
     if leave_validation_out and "validation" not in parts:
@@ -95,6 +104,7 @@ def compare(
         say,
         check_candidates(candidates),
         leave_validation_out,
+        described,
     )
     if tune_baselines:
         chosen = comparer.tune(chosen)
@@ -104,12 +114,14 @@ def compare(
         "data": data,
         "metric": metric,
         "seeds": seeds,
+        "attributes": [] if described is None else [column.name for column in described.columns],
         "trained_on": "training part" if leave_validation_out else "everything before the test part",
         "systems": [run.to_dict() for run in runs],
         "differences": [asdict(difference) for difference in differences],
     }
     plot = partial(plot_comparison, result["systems"], metric, title=Path(data).name)
-    notes = _notes(differences, seeds) + write_results(folder, "comparison", result, plot)
+    notes = _attribute_notes(dataset, described, chosen) + _notes(differences, seeds)
+    notes += write_results(folder, "comparison", result, plot)
     report.to_csv(folder / "comparison.csv")
     report.to_markdown(folder / "comparison.md")
     report.to_latex(folder / "comparison.tex")
@@ -155,6 +167,16 @@ def _table(runs: Sequence[Runs], differences: Sequence[Difference], metric: str)
             [run.system.name, f"{run.value:.4f} [{low:.4f}, {high:.4f}]", *tests, *values, f"{run.seconds:.1f} s"]
         )
     return table(columns, rows, title=title)
+
+
+def _attribute_notes(dataset: Dataset, used: ItemAttributes | None, systems: Sequence[System]) -> list[str]:
+    geometries = [system.name for system in systems if system.name in ("hyperboloid", "euclidean")]
+    if not geometries or not dataset.prepared_attributes:
+        return []
+    if used is None:
+        return ["the attributes of the dataset are not used"]
+    columns = ", ".join(column.name for column in used.columns)
+    return [f"attributes of items are used by {' and '.join(geometries)}: {columns}"]
 
 
 def _notes(differences: Sequence[Difference], seeds: int) -> list[str]:

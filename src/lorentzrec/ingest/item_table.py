@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, get_args
 from lorentzrec.base.counting import Count
 from lorentzrec.data.attributes import ItemAttributes, Kind
 from lorentzrec.errors import ConfigError, InputError
+from lorentzrec.ingest.attribute_numbers import ENDING, read_attribute_numbers
 from lorentzrec.ingest.file_kinds import FORMATS, scan_table, select_field, table_faults
 from lorentzrec.ingest.layouts import detect_layout
 from lorentzrec.ingest.lines import scan_lines
@@ -81,6 +82,9 @@ def read_item_table(
     with tempfile.TemporaryDirectory(prefix="lorentzrec-") as scratch:
         for number, file in enumerate(list_files(address, name=source.file_name)):
             path = fetch(file.address, Path(scratch))
+            if file.address.endswith(ENDING):
+                tables.append(_with_roles(read_attribute_numbers(path, file.address), wanted, file.address))
+                continue
             layout = detect_layout(path, source, file.address, wanted)
             roles = dict(layout.roles)
             if "title" not in roles and (titles := [name for name in TITLES if name in layout.names]):
@@ -114,6 +118,17 @@ def read_item_table(
             raise InputError(f"{address}: the price {wrong['price'][0]!r} is not a number: fix it, or leave prices out")
         table = table.with_columns(price=price)
     return table
+
+
+def _with_roles(table: pl.DataFrame, wanted: Mapping[str, str | None], name: str) -> pl.DataFrame:
+    """The table with the columns that are wanted under the names of their roles."""
+    columns = {role: column or role for role, column in wanted.items()}
+    for role, column in wanted.items():
+        if column is not None and column not in table.columns:
+            raise InputError(f"{name} has no column {column!r}: it has {', '.join(table.columns)}")
+        if columns[role] not in table.columns:
+            del columns[role]
+    return table.select(**columns)
 
 
 def with_item_table(items: pl.DataFrame, table: pl.DataFrame) -> tuple[pl.DataFrame, str]:

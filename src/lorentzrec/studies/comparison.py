@@ -17,6 +17,7 @@ import numpy as np
 
 from lorentzrec.base.tabular import TableText, TabularReport
 from lorentzrec.data.arrays import Floats
+from lorentzrec.data.attributes import ItemAttributes
 from lorentzrec.data.interactions import Interactions
 from lorentzrec.errors import ConfigError
 from lorentzrec.evaluation.baselines import EASE, GFCF, ItemItem, ItemKNN, Popularity, TransitionCounts
@@ -89,23 +90,26 @@ class System:
     settings: Mapping[str, Any]
     """For a geometry the fields of its config, else the arguments of its class."""
 
-    def train(self, data: Interactions, seed: int, threads: int | None) -> Recommender:
-        """Train it on `data`."""
+    def train(
+        self, data: Interactions, seed: int, threads: int | None, attributes: ItemAttributes | None = None
+    ) -> Recommender:
+        """Train it on `data`; the geometries use the attributes of items as well."""
         if self.name in GEOMETRIES:
             from lorentzrec.learning.trainer import train
 
-            return train(data, self.config.replace(seed=seed, threads=threads), progress=False)
+            config = self.config.replace(seed=seed, threads=threads)
+            return train(data, config, attributes=attributes, progress=False)
         if self.name in _REGISTERED:
             return _REGISTERED[self.name](data, seed)
         if self.name in SEEDLESS:
             return SEEDLESS[self.name](data, **self.settings)
         return PEERS[self.name](data, **self.settings, seed=seed, threads=threads)
 
-    def resolve_settings(self, data: Interactions) -> dict[str, Any]:
+    def resolve_settings(self, data: Interactions, *, attributes: bool = False) -> dict[str, Any]:
         """All settings, including those that are chosen from the data: what a run depends on."""
         if self.name not in GEOMETRIES:
             return dict(self.settings)
-        return self.config.resolve_for(data).replace(threads=None).to_dict()
+        return self.config.resolve_for(data, attributes=attributes).replace(threads=None).to_dict()
 
     @property
     def config(self) -> TrainingConfig:
@@ -272,6 +276,8 @@ class Comparer:
     candidates: Candidates = "unseen"
     leave_validation_out: bool = False
     """Train on the training part alone; the validation part belongs to the histories only."""
+    attributes: ItemAttributes | None = None
+    """Of the items, for the geometries."""
 
     def tune(self, systems: Sequence[System]) -> list[System]:
         """The systems with the best settings of their grid on validation; those without a grid are unchanged."""
@@ -326,21 +332,24 @@ class Comparer:
         else:
             train = task.train if self.leave_validation_out else task.before_test
             histories, test = task.histories, task.require_test()
+        attributes = self.attributes if system.name in GEOMETRIES else None
         key = {
             "kind": system.name,
-            "settings": system.resolve_settings(train),
+            "settings": system.resolve_settings(train, attributes=attributes is not None),
             "seed": None if system.name in SEEDLESS else seed,
             "k": k,
             "candidates": self.candidates,
             "data": [train.digest, histories.digest, test.digest],
         }
+        if attributes is not None:
+            key["attributes"] = attributes.digest
         settings = ", ".join(f"{name}={value}" for name, value in system.settings.items())
         name = f"validate {system.name} {settings}" if validating else f"{system.name} seed {seed}"
 
         def measure() -> dict[str, Any]:
             """Train and evaluate; returns plain values, including those per customer for paired tests."""
             started = time.perf_counter()
-            model = system.train(train, seed, self.threads)
+            model = system.train(train, seed, self.threads, attributes)
             seconds = time.perf_counter() - started
             options: dict[str, Any] = {"histories": histories, "candidates": self.candidates, "threads": self.threads}
             report = evaluate(model, test, k=k, intervals=False, **options)

@@ -320,6 +320,20 @@ def test_another_weight_than_the_usual_one_has_to_be_clearly_better(
     assert memory_weight.choose_weight(model, memory, model.histories, "ndcg@10").weight == expected
 
 
+@pytest.mark.parametrize(
+    ("history", "customers", "least"),
+    [("causal", 2000, 3), ("folds", 2000, 3), ("orders", 2000, 1), ("orders", 900, 2)],
+)
+def test_by_how_many_standard_errors_another_weight_is_better(history: Any, customers: int, least: int) -> None:
+    """Points alone gain 1 more than the mean for one half of the customers, and 1 less for the other half: the standard
+    error is 1 / sqrt(customers)."""
+    usual = memory_weight.WEIGHTS.index(memory_weight.USUAL_WEIGHTS[history])
+    for errors, index in ((least - 0.1, usual), (least + 0.1, 0)):
+        values = np.zeros((len(memory_weight.WEIGHTS), customers))
+        values[0] = np.tile([1.0, -1.0], customers // 2) + errors / np.sqrt(customers)
+        assert memory_weight.find_best_weight(values, history) == index
+
+
 def test_who_has_a_memory() -> None:
     sizes = {"ordered": True, "events": 10_000, "users": 1_000, "items": 100}
     assert TrainingConfig().resolve(**sizes).memory == "auto"  # type: ignore[arg-type]

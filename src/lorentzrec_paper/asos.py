@@ -145,8 +145,8 @@ class Shop:
             train_part, test = open_dataset(dataset).parts()
             self.clock.append(time.perf_counter())
         # Uniformly in time, as in the paper: any event of the 51 weeks may be chosen.
-        places = np.random.default_rng(0).choice(len(train_part), self.validation_events, replace=False)
-        chosen = make_mask(places, len(train_part))
+        chosen_events = np.random.default_rng(0).choice(len(train_part), self.validation_events, replace=False)
+        chosen = make_mask(chosen_events, len(train_part))
         return train_part.select(~chosen), train_part.select(chosen), test
 
     def numbers(self) -> ShopNumbers:

@@ -40,16 +40,16 @@ class DataSet:
     name: str
     title: str
     page: str
-    places: tuple[tuple[tuple[str, ...], str], ...]
-    """(files, reader) for each place it may have in the folder; the first that exists is used."""
+    locations: tuple[tuple[tuple[str, ...], str], ...]
+    """(files, reader) for each location it may have in the folder; the first that exists is used."""
     events: int | None = None
     """Lines of the official file, to detect an incomplete download."""
 
 
 def _movielens(size: str, folder: str, file: str, events: int) -> DataSet:
     reader = f"movielens-{size}"
-    places = (((f"{folder}/{file}",), reader), ((f"{reader}/{file}",), reader))
-    return DataSet(reader, f"MovieLens {size.upper()}", MOVIELENS_PAGE, places, events)
+    locations = (((f"{folder}/{file}",), reader), ((f"{reader}/{file}",), reader))
+    return DataSet(reader, f"MovieLens {size.upper()}", MOVIELENS_PAGE, locations, events)
 
 
 CATEGORIES = (
@@ -81,8 +81,8 @@ def five_core_name(category: str) -> str:
 
 def _complete(category: str) -> DataSet:
     file = f"ratings_{category}.csv"
-    places = tuple(((f"{folder}{file}",), "amazon-ratings") for folder in ("", "amazon/", "amazon-ratings/"))
-    return DataSet(complete_name(category), category_title(category), AMAZON_PAGE, places)
+    locations = tuple(((f"{folder}{file}",), "amazon-ratings") for folder in ("", "amazon/", "amazon-ratings/"))
+    return DataSet(complete_name(category), category_title(category), AMAZON_PAGE, locations)
 
 
 def _five_core(category: str) -> DataSet:
@@ -91,9 +91,9 @@ def _five_core(category: str) -> DataSet:
     ordered = category != "Cell_Phones_and_Accessories"
     lines = ((f"amazon-5core/{category}.txt",), "adjacency-ordered" if ordered else "adjacency")
     folders = ("amazon-5core", "amazon-musical-5core") if category == "Musical_Instruments" else ("amazon-5core",)
-    places = [((f"{folder}/{file}",), "amazon-reviews") for folder in folders for file in reviews]
+    locations = [((f"{folder}/{file}",), "amazon-reviews") for folder in folders for file in reviews]
     title = f"{category_title(category)}, 5-core"
-    return DataSet(five_core_name(category), title, AMAZON_PAGE, (lines, *places), _FIVE_CORE_EVENTS.get(category))
+    return DataSet(five_core_name(category), title, AMAZON_PAGE, (lines, *locations), _FIVE_CORE_EVENTS.get(category))
 
 
 def _shop(name: str, title: str, page: str) -> DataSet:
@@ -160,12 +160,12 @@ class DataFolder:
         return True
 
     def _find(self, wanted: DataSet) -> FoundData:
-        files = " and ".join(wanted.places[0][0])
+        files = " and ".join(wanted.locations[0][0])
         if self.path is None:
             raise MissingData(
                 f"{wanted.title} needs {files} in a data folder: get it from {wanted.page} and name the folder (--data)"
             )
-        for names, reader in wanted.places:
+        for names, reader in wanted.locations:
             paths = tuple(self.path / name for name in names)
             there = [path for path in paths if path.is_file()]
             if there and len(there) < len(paths):

@@ -147,10 +147,10 @@ def bytes_per_item(config: TrainingConfig) -> int:
 def bins_of(curved: Floats, flat: Floats, split: TuningTask) -> tuple[Bin, ...]:
     """Customers have one test event each, and are in the order of the test."""
     counts = split.before_test.item_counts[split.require_test().item_rows]
-    places = np.searchsorted(np.quantile(counts, (1 / 3, 2 / 3)), counts)
+    thirds = np.searchsorted(np.quantile(counts, (1 / 3, 2 / 3)), counts)
     bins = []
-    for place, name in enumerate(BINS):
-        inside = places == place
+    for third, name in enumerate(BINS):
+        inside = thirds == third
         own = counts[inside]
         if len(own) == 0:  # few distinct counts
             continue
@@ -259,9 +259,9 @@ def _draw(results: Sequence[Sequence[LowDimension]], path: Path) -> None:
         curves = []
         for geometry in GEOMETRIES:
             values = [getattr(one.row, geometry).values for one in by_dimension]
-            places = [one.bytes_per_item for one in by_dimension]
+            sizes = [one.bytes_per_item for one in by_dimension]
             deviations = [float(np.std(runs, ddof=1)) if len(runs) > 1 else 0.0 for runs in values]
-            curves.append(Curve(geometry, places, [float(np.mean(runs)) for runs in values], deviations))
+            curves.append(Curve(geometry, sizes, [float(np.mean(runs)) for runs in values], deviations))
         about = by_dimension[0].measured
         panels.append(Panel(about.title, "bytes per item", about.metric.upper(), curves, logarithmic=True))
     plot_curves(panels, path, columns=2)

@@ -27,18 +27,18 @@ OTHER_COLOURS, MARKERS = (GREEN, PURPLE, GREY), "os^dv"
 USER_COLOUR, ITEM_COLOUR = "#FFFFFF", "#CFE3F2"
 USER_LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 MOST_TICKS = 6
-"""Up to this many places on a logarithmic axis are all labelled."""
+"""Up to this many positions on a logarithmic axis are all labelled."""
 
 Interval = tuple[float, float, float]
 """A value, and the low and the high end of its interval."""
 XY = tuple[Sequence[float], Sequence[float]]
-"""Horizontal places and values."""
+"""Horizontal positions and values."""
 
 
 @dataclass(frozen=True)
 class Curve:
     label: str
-    places: Sequence[float]
+    positions: Sequence[float]
     values: Sequence[float]
     deviations: Sequence[float] | None = None
     """Drawn as a band on both sides."""
@@ -69,21 +69,23 @@ def plot_curves(panels: Sequence[Panel], path: str | Path, *, columns: int = 3) 
             for curve, marker in zip(panel.curves, cycle(MARKERS), strict=False):
                 colour = COLOURS.get(curve.label) or next(others, GREY)
                 style: dict[str, Any] = {"marker": marker, "markersize": 2.5, "linewidth": 1.2, "color": colour}
-                axes.plot(curve.places, curve.values, label=curve.label, **style)
+                axes.plot(curve.positions, curve.values, label=curve.label, **style)
                 if curve.deviations:
                     values, band = np.asarray(curve.values), np.asarray(curve.deviations)
-                    axes.fill_between(curve.places, values - band, values + band, color=colour, alpha=0.2, linewidth=0)
+                    axes.fill_between(
+                        curve.positions, values - band, values + band, color=colour, alpha=0.2, linewidth=0
+                    )
             if panel.level is not None:
                 axes.axhline(panel.level, color=GREY, linestyle=":", linewidth=1)
             axes.set(xlabel=panel.x_label, ylabel=panel.y_label)
             axes.set_title(panel.title, loc="left")
             if panel.logarithmic:
                 axes.set_xscale("log")
-                places = sorted({place for curve in panel.curves for place in curve.places})
-                if len(places) <= MOST_TICKS:
-                    axes.set_xticks(places, [f"{place:g}" for place in places])
+                positions = sorted({position for curve in panel.curves for position in curve.positions})
+                if len(positions) <= MOST_TICKS:
+                    axes.set_xticks(positions, [f"{position:g}" for position in positions])
                     axes.minorticks_off()
-            elif all(float(place).is_integer() for curve in panel.curves for place in curve.places):
+            elif all(float(position).is_integer() for curve in panel.curves for position in curve.positions):
                 axes.xaxis.set_major_locator(MaxNLocator(integer=True))
             axes.set_ylim(bottom=0)
             if number == 1:
@@ -119,7 +121,7 @@ def plot_differences(
 def plot_midpoints(scan: DrawnScan, uneven: Mapping[str, XY], histories: Mapping[str, XY], path: str | Path) -> None:
     """Einstein midpoints and Fréchet means: the paper's scan of pairs, uneven sets, and histories in many dimensions.
 
-    uneven: label -> distances between two places, differences of the means in per cent.
+    uneven: label -> distances between two positions, differences of the means in per cent.
     histories: label -> items in the history, differences in per cent of its radius.
     """
     with canvas(path, PAGE_WIDTH, 2.5) as figure:
@@ -127,11 +129,11 @@ def plot_midpoints(scan: DrawnScan, uneven: Mapping[str, XY], histories: Mapping
         _draw_scan(pairs, scan)
         for (label, curve), colour in zip(uneven.items(), (BLUE, VERMILION, GREEN, PURPLE), strict=False):
             sets.plot(*curve, color=colour, label=label)
-        sets.set(title="uneven sets", xlabel="distance between the two places")
+        sets.set(title="uneven sets", xlabel="distance between the two positions")
         for (label, curve), colour, marker in zip(histories.items(), (BLUE, VERMILION, GREEN), "os^", strict=False):
             many.plot(*curve, marker=marker, markersize=3.5, color=colour, label=label)
         many.set(title="histories in 50 dimensions", xlabel="items in the history", xscale="log")
-        ticks = sorted({place for places, _ in histories.values() for place in places})
+        ticks = sorted({position for positions, _ in histories.values() for position in positions})
         many.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
         many.minorticks_off()
         for axes in (sets, many):
@@ -188,12 +190,12 @@ def plot_projection(graph: NDArray[np.bool_], path: str | Path) -> None:
         for item, degree in enumerate(graph.sum(axis=0)):
             left.text((item + 0.5) / len(items), -0.2, str(degree), fontsize=7, color=GREY, **text)
         angles = np.pi / 2 - 2 * np.pi * np.arange(len(items)) / len(items)
-        places = np.column_stack([np.cos(angles), np.sin(angles)])
+        positions = np.column_stack([np.cos(angles), np.sin(angles)])
         for pair in np.argwhere(np.triu(shared)):
-            right.plot(*places[pair].T, color=GREY, linewidth=0.7 * shared[tuple(pair)], alpha=0.6, zorder=1)
-        _draw_nodes(right, places, items, round_shape=False)
-        for place, weight in zip(places, shared.sum(axis=0), strict=True):
-            right.text(*(1.22 * place), str(weight), fontsize=7, color=GREY, **text)
+            right.plot(*positions[pair].T, color=GREY, linewidth=0.7 * shared[tuple(pair)], alpha=0.6, zorder=1)
+        _draw_nodes(right, positions, items, round_shape=False)
+        for position, weight in zip(positions, shared.sum(axis=0), strict=True):
+            right.text(*(1.22 * position), str(weight), fontsize=7, color=GREY, **text)
         right.set(title="projection on items (number outside: weighted degree)", xlim=(-1.5, 1.5), ylim=(-1.35, 1.35))
         right.set_aspect("equal")
         right.set_axis_off()
@@ -232,12 +234,12 @@ def _place_on_line(count: int, height: float) -> NDArray[np.float64]:
     return np.column_stack([(np.arange(count) + 0.5) / max(1, count), np.full(count, height)])
 
 
-def _draw_nodes(axes: Axes, places: NDArray[Any], labels: Sequence[str], *, round_shape: bool) -> None:
+def _draw_nodes(axes: Axes, positions: NDArray[Any], labels: Sequence[str], *, round_shape: bool) -> None:
     box = {
         "boxstyle": "circle,pad=0.22" if round_shape else "square,pad=0.25",
         "facecolor": USER_COLOUR if round_shape else ITEM_COLOUR,
         "edgecolor": "black",
         "linewidth": 0.7,
     }
-    for (x, y), label in zip(places, labels, strict=True):
+    for (x, y), label in zip(positions, labels, strict=True):
         axes.text(x, y, label, ha="center", va="center", fontsize=6, bbox=box, zorder=3 if round_shape else 2)

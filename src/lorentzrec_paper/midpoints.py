@@ -36,7 +36,7 @@ PAPER_AGREEMENT = 0.003
 SCAN = np.linspace(-2.0, 2.0, 41)
 DRAWN_STARTS = (-2.0, -1.0, 0.0, 1.0)
 UNEVEN = ((0.0, 0.0, 2.0), (-2.0, -2.0, 2.0), (0.0, 0.0, 0.0, 0.0, 2.0), (-2.0, 0.0, 2.0), (-2.0, -1.0, 2.0))
-"""Sets of places on a line; the fourth is symmetric, so there the means must agree."""
+"""Sets of positions on a line; the fourth is symmetric, so there the means must agree."""
 LENGTHS = (5, 10, 20, 50, 100, 200)
 RADII = (0.5, 1.0, 2.0)
 """Typical distance of a history's items from its centre."""
@@ -45,7 +45,7 @@ DIMENSION = 50
 
 @dataclass(frozen=True)
 class DrawnScan:
-    """For each drawn pair of points: the places of both and of their means, on one line."""
+    """For each drawn pair of points: the positions of both and of their means, on one line."""
 
     start: FloatArray
     end: FloatArray
@@ -70,7 +70,7 @@ class Scan:
 
 @dataclass(frozen=True)
 class UnevenSet:
-    places: tuple[float, ...]
+    positions: tuple[float, ...]
     einstein: float
     frechet: float
     printed: float
@@ -126,7 +126,7 @@ def frechet_mean(
         if np.all(length <= tolerance):
             return mean
         distances = distance(mean[..., None, :], points)
-        # d coth(d) is 1 at d = 0, the one place where it is 0/0.
+        # d coth(d) is 1 at d = 0, the one point where it is 0/0.
         curvatures = np.divide(distances, np.tanh(distances), out=np.ones_like(distances), where=distances != 0)
         mean = exp_map(mean, pull / dot(shares, curvatures)[..., None])
     raise InputError(
@@ -160,15 +160,15 @@ def _shares(points: FloatArray, weights: FloatArray | None) -> FloatArray:
     return find_weights(points, weights) / total_weight(points, weights)[..., None]
 
 
-def on_line(places: FloatArray) -> FloatArray:
+def on_line(positions: FloatArray) -> FloatArray:
     """The points (cosh a, sinh a) of the hyperbolic line."""
-    return lift(np.sinh(np.asarray(places, np.float64))[..., None])
+    return lift(np.sinh(np.asarray(positions, np.float64))[..., None])
 
 
 def place_of(points: FloatArray) -> FloatArray:
     """a of (cosh a, sinh a)."""
-    places: FloatArray = np.arcsinh(points[..., 1])
-    return places
+    positions: FloatArray = np.arcsinh(points[..., 1])
+    return positions
 
 
 def relative_difference(points: FloatArray, one: FloatArray, other: FloatArray) -> FloatArray:
@@ -177,13 +177,13 @@ def relative_difference(points: FloatArray, one: FloatArray, other: FloatArray) 
 
 
 def scan_pairs() -> Scan:
-    """The paper's scan: every start with all greater places, compared with the Fréchet mean and ten steps towards it.
+    """The paper's scan: every start with all greater ones, compared with the Fréchet mean and ten steps towards it.
 
-    On a line distances are differences of places, so the exact Fréchet mean is the point at the arithmetic mean.
+    On a line distances are differences of positions, so the exact Fréchet mean is the point at the arithmetic mean.
     """
     first, second = np.triu_indices(len(SCAN), k=1)
-    places = np.stack([SCAN[first], SCAN[second]], axis=1)
-    pairs, exact = on_line(places), on_line(places.mean(axis=1))
+    positions = np.stack([SCAN[first], SCAN[second]], axis=1)
+    pairs, exact = on_line(positions), on_line(positions.mean(axis=1))
     einstein = einstein_midpoint(pairs)
     ten_steps, printed = frechet_mean_by_iterations(pairs), einstein_midpoint_as_printed(pairs)
     drawn = np.isin(first, np.searchsorted(SCAN, np.asarray(DRAWN_STARTS) - 1e-9))
@@ -198,14 +198,18 @@ def scan_pairs() -> Scan:
 
 
 def uneven_sets() -> UnevenSets:
-    """Sets whose means differ, and how the difference grows with the distance between the two places of a set."""
+    """Sets whose means differ, and how the difference grows with the distance between the two positions of a set."""
     sets = []
-    for places in UNEVEN:
-        points = on_line(np.asarray(places))
-        means = [einstein_midpoint(points), on_line(np.asarray(np.mean(places))), einstein_midpoint_as_printed(points)]
+    for positions in UNEVEN:
+        points = on_line(np.asarray(positions))
+        means = [
+            einstein_midpoint(points),
+            on_line(np.asarray(np.mean(positions))),
+            einstein_midpoint_as_printed(points),
+        ]
         apart = float(relative_difference(points, means[0], means[1]))
         einstein, frechet, printed = (float(place_of(mean)) for mean in means)
-        sets.append(UnevenSet(places, einstein, frechet, printed, apart))
+        sets.append(UnevenSet(positions, einstein, frechet, printed, apart))
     distances = np.linspace(0.1, 4.0, 40)
     curves = {}
     for count in (2, 4, 9):
@@ -258,7 +262,7 @@ def _scores(queries: FloatArray, items: FloatArray) -> FloatArray:
 
 def run(context: Context) -> Outcome:
     lengths, count = ((5, 50), 50) if context.quick else (LENGTHS, 200)
-    (scan,) = context.run(Scan, [Part("scan of pairs", {"places": SCAN.tolist()}, scan_pairs)])
+    (scan,) = context.run(Scan, [Part("scan of pairs", {"positions": SCAN.tolist()}, scan_pairs)])
     (uneven,) = context.run(UnevenSets, [Part("uneven sets", {"sets": UNEVEN}, uneven_sets)])
     histories = context.run(
         Histories,
@@ -326,7 +330,13 @@ def _uneven_table(sets: Sequence[UnevenSet]) -> Table:
         Column("difference of Einstein and Fréchet", "ours", ".1%"),
     )
     rows = tuple(
-        (", ".join(f"{place:g}" for place in one.places), one.einstein, one.frechet, one.printed, one.difference)
+        (
+            ", ".join(f"{position:g}" for position in one.positions),
+            one.einstein,
+            one.frechet,
+            one.printed,
+            one.difference,
+        )
         for one in sets
     )
     return Table("Sets that are not pairs", columns, rows)

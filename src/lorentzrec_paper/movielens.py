@@ -233,11 +233,11 @@ def seconds_to(runs: Sequence[Trained], metric: CurveName, level: float, clock: 
     reached = np.flatnonzero(values >= level)
     if len(reached) == 0:
         return None
-    place = int(reached[0])
-    if place == 0:
+    index = int(reached[0])
+    if index == 0:
         return float(times[0])
-    share = (level - values[place - 1]) / (values[place] - values[place - 1])
-    return float(times[place - 1] + share * (times[place] - times[place - 1]))
+    share = (level - values[index - 1]) / (values[index] - values[index - 1])
+    return float(times[index - 1] + share * (times[index] - times[index - 1]))
 
 
 def common_level(by_model: Runs, metric: CurveName) -> float:

@@ -173,16 +173,16 @@ def _store(services: Services) -> Iterator[str]:
 
 def upload_events(blobs: str, shop: SyntheticConfig, scratch: Path, watch: Stopwatch) -> bool:
     """Put the events of a synthetic shop below `blobs`, unless there are events: then this is True."""
-    place = join(blobs, "events")
+    folder = join(blobs, "events")
     try:
-        list_files(place)
+        list_files(folder)
         return True
     except InputError:
         pass  # none yet; if there is another reason, the upload fails with it
     files = sorted(synthesize(shop, scratch / "shop").events.iterdir())
     watch.start()
     for file in files:
-        with write_file(join(place, file.name)) as copy:
+        with write_file(join(folder, file.name)) as copy:
             shutil.copyfile(file, copy)
     watch.end("events to the container", shop.interactions, "events")
     return False
@@ -192,14 +192,14 @@ def prepare_on_spark(blobs: str, services: Services, watch: Stopwatch) -> Datase
     """A dataset of the events, with the last of each customer held out."""
     from lorentzrec.ingest.spark_engine import spark_engine
 
-    place = join(blobs, "dataset")
+    folder = join(blobs, "dataset")
     config = PrepareConfig(events=(join(blobs, "events"),), split="leave_last_out")
     watch.start()
     with spark_engine(master=services.master) as engine:
         watch.end("start Spark", 1, "session")
-        report = prepare(config, place, engine, force=True)
+        report = prepare(config, folder, engine, force=True)
     watch.end("prepare on Spark", report.counts["events"], "events")
-    return open_dataset(place)
+    return open_dataset(folder)
 
 
 def train_in_process(

@@ -78,22 +78,22 @@ def nearest_tail(distinct: Integers, counts: Integers) -> tuple[float, int, floa
     """(exponent, minimum, distance) of the tail that is nearest to its own fit, for sorted distinct values."""
     if len(distinct) < 2:
         return STEEPEST, int(distinct[0]), 0.0
-    places = np.arange(len(distinct) - 1)
-    if len(places) > CANDIDATES:
+    indices = np.arange(len(distinct) - 1)
+    if len(indices) > CANDIDATES:
         steps = np.geomspace(distinct[0], distinct[-2], CANDIDATES)
-        places = np.unique(np.searchsorted(distinct, steps.astype(np.int64)))
+        indices = np.unique(np.searchsorted(distinct, steps.astype(np.int64)))
     logarithms = np.log(distinct)
     at_least = np.cumsum(counts[::-1])[::-1]
-    mean_logarithm = np.cumsum((counts * logarithms)[::-1])[::-1][places] / at_least[places]
-    exponents = _likeliest_exponents(distinct[places], mean_logarithm)
-    start = log_zeta(exponents, distinct[places])
-    distances = np.empty(len(places))
-    for row, place in enumerate(places):
-        tail = distinct[place:]
+    mean_logarithm = np.cumsum((counts * logarithms)[::-1])[::-1][indices] / at_least[indices]
+    exponents = _likeliest_exponents(distinct[indices], mean_logarithm)
+    start = log_zeta(exponents, distinct[indices])
+    distances = np.empty(len(indices))
+    for row, index in enumerate(indices):
+        tail = distinct[index:]
         fitted = np.exp(log_zeta(exponents[row], tail) - start[row])
-        distances[row] = np.abs(at_least[place:] / at_least[place] - fitted).max()
+        distances[row] = np.abs(at_least[index:] / at_least[index] - fitted).max()
     best = int(distances.argmin())
-    return float(exponents[best]), int(distinct[places[best]]), float(distances[best])
+    return float(exponents[best]), int(distinct[indices[best]]), float(distances[best])
 
 
 def _likeliest_exponents(minima: Integers, mean_logarithm: Floats) -> Floats:

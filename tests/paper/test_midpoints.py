@@ -24,7 +24,7 @@ def test_pairs_agree_and_the_printed_gamma_does_not() -> None:
 
 
 def test_uneven_sets_by_hand() -> None:
-    sets = {one.places: one for one in midpoints.uneven_sets().sets}
+    sets = {one.positions: one for one in midpoints.uneven_sets().sets}
     einstein, frechet = sets[0.0, 0.0, 2.0].einstein, sets[0.0, 0.0, 2.0].frechet
     assert einstein == pytest.approx(math.atanh(math.sinh(2) / (2 + math.cosh(2))))
     assert frechet == pytest.approx(2 / 3)

@@ -31,6 +31,7 @@ from lorentzrec.model.artifact import load
 from lorentzrec.model.config import TrainingConfig
 from lorentzrec.model.model import Model
 from lorentzrec.model.notes import NoteKind
+from lorentzrec.points import scoring
 from lorentzrec.points.index import build_index
 from lorentzrec.points.points import History
 from lorentzrec.points.ranking import LiveSet, Ranker, Variant
@@ -183,6 +184,14 @@ def test_variants_of_a_model_have_the_scores_of_models_of_their_own(geometry: An
         assert own.ranker.variant == (weight, other)
         assert (scores == own.score_histories(few, users)).all()
         scores[:] = np.nan  # what a caller does with scores changes no other
+
+
+def test_scores_are_raised_some_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    repeats = Repeats(find_rates(DATA), 0.5, 20.0, 0.9)
+    model, users = model_of(DATA).with_points(repeats=repeats), np.arange(12)
+    at_once = model.score_histories(DATA, users)
+    monkeypatch.setattr(scoring, "BOOSTS_AT_ONCE", 5)
+    assert (model.score_histories(DATA, users) == at_once).all()
 
 
 def test_variants_are_measured_as_models_of_their_own() -> None:

@@ -111,8 +111,8 @@ class Boosts(NamedTuple):
             known = own[np.minimum(index, len(own) - 1)] == wanted
         return index, known
 
-    def where(self, chosen: NDArray[Any]) -> Boosts:
-        """Those with these indices, or where `chosen` is true."""
+    def where(self, chosen: NDArray[Any] | slice) -> Boosts:
+        """Those with these indices, in this slice, or where `chosen` is true."""
         added = None if self.added is None else self.added[chosen]
         return Boosts(self.history_indices[chosen], self.items[chosen], self.sums[chosen], self.weight, added)
 

@@ -20,6 +20,8 @@ from lorentzrec.points.topk import Rows
 
 BLOCK_BYTES = 16 * 2**20
 """Memory that one thread spends on the scores of a block of queries."""
+BOOSTS_AT_ONCE = 1 << 18
+"""Scores that are raised at a time, which needs some 80 bytes for each of them."""
 FARTHEST = 100.0
 """No two points of the hyperboloid have a larger distance in float32, where products of coordinates are finite."""
 NO_ROWS: NDArray[np.int64] = np.empty(0, np.int64)
@@ -131,12 +133,15 @@ class Scorer:
 
     def add_boosts(self, scores: NDArray[np.float32], queries: FloatArray, boosts: Boosts) -> None:
         """Raise `ordered_scores`, in place, so that they are in the order of the boosted scores."""
-        cells = boosts.history_indices, boosts.items
-        if self.item_offsets is not None:
-            scores[cells] += boosts.values
-            return
-        squares = euclidean.squared_norm(queries)[boosts.history_indices]
-        scores[cells] = self.to_linear(self.to_scores(scores[cells], squares) + boosts.values, squares)
+        norms = euclidean.squared_norm(queries)
+        for start in range(0, len(boosts.items), BOOSTS_AT_ONCE):
+            some = boosts.where(slice(start, start + BOOSTS_AT_ONCE))
+            cells = some.history_indices, some.items
+            if self.item_offsets is not None:
+                scores[cells] += some.values
+                continue
+            squares = norms[some.history_indices]
+            scores[cells] = self.to_linear(self.to_scores(scores[cells], squares) + some.values, squares)
 
     def rank(self, asked: Question) -> Answer | None:
         """The best items, or all that are left; best first, ties by row. None if candidates were to come from lists or

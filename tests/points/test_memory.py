@@ -101,14 +101,6 @@ def test_the_matrix_is_that_of_the_reference(
     np.testing.assert_allclose(np.sort(dense(few)), np.sort(reference.strongest(expected, 5)), rtol=1e-5)
 
 
-def test_with_orders_all_customers_count_alike() -> None:
-    data = shop(ordered=False)
-    expected = reference.neighbours(data, ordered=False, in_orders=True)
-    found = dense(build_memory(data, ITEMS, ordered=False, in_orders=True))
-    np.testing.assert_allclose(found, expected, rtol=1e-5)
-    assert not np.allclose(found, dense(build_memory(data, ITEMS, ordered=False)))
-
-
 def test_of_equal_neighbours_the_first_are_kept() -> None:
     data = Interactions.from_pairs([0] * 4, ["a", "b", "c", "d"])
     assert build_memory(data, 2, ordered=False).columns.tolist() == [1, 2, 0, 2, 0, 1, 0, 1]

@@ -8,7 +8,7 @@ from lorentzrec.data.interactions import Interactions
 from lorentzrec.geometry import FloatArray
 
 
-def neighbours(data: Interactions, *, ordered: bool, in_orders: bool = False, found_count: float = 0.3) -> FloatArray:
+def neighbours(data: Interactions, *, ordered: bool, found_count: float = 0.3) -> FloatArray:
     """B: (items, items)."""
     count = len(data.items)
     matrix = np.zeros((count, count))
@@ -27,7 +27,7 @@ def neighbours(data: Interactions, *, ordered: bool, in_orders: bool = False, fo
             found = {item for item, target in zip(items, targets, strict=True) if target}
             for item in set(items):
                 for other in found - {item}:
-                    matrix[item, other] += len(set(items)) ** (-1 if in_orders else -0.65)
+                    matrix[item, other] += 1 / len(set(items))
     if ordered:
         masses = np.zeros(count)
         np.add.at(masses, data.item_rows, 1.0 if data.weights is None else data.weights)

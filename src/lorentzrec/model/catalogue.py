@@ -95,8 +95,7 @@ def add_items(model: Model, events: Interactions | None, attributes: Any = None)
     attribute_points, memory = model.attributes, model.memory
     left_out = np.arange(known + new) >= known
     if memory is not None:
-        known_counts = counts if model.histories is None else None
-        memory = remember(memory, kept, left_out, known_counts, in_orders=model.config.history == "orders")
+        memory = remember(memory, kept, left_out, counts if model.histories is None else None)
         left_out[memory.columns] = False
     if attribute_points is not None:
         added = Vocabulary(kept.items.series[known:], name="item")

@@ -8,9 +8,9 @@ the rows of B that belong to its items i, weighted.
 
 Events with an order: B_ij = C_ij C_i^-0.5 (C_j / C)^-0.3, with C_ij the number of times that j followed i within five
 steps, each step further weighing 0.7 as much, C_i the events of i, and C the events per item; w_i = 0.6 per step back
-from the newest item. Events without order: B = D_i^-0.7 R' D_u^-0.65 R D_i^-0.3, with R who interacted with what, D_u
-and D_i the degrees of customers and items; w_i = 1, and m is divided by its maximum. With orders, D_u^-1 replaces
-D_u^-0.65. Only the strongest neighbours of each item are stored, 8 bytes each.
+from the newest item. Events without order: B = D_i^-0.7 R' D_u^-1 R D_i^-0.3, with R who interacted with what, D_u and
+D_i the degrees of customers and items; w_i = 1, and m is divided by its maximum. Only the strongest neighbours of each
+item are stored, 8 bytes each.
 
 An item's score rises by its boost, weight * log(1 + 20 m_j): the score is the logarithm of a probability, up to a
 factor, and so is the boost.
@@ -49,9 +49,6 @@ KNOWN_COUNT, FOUND_COUNT = 0.5, 0.3
 KNOWN_DEGREE, FOUND_DEGREE = 0.7, 0.3
 """Exponents for an item of the history and for its neighbour: of events with an order, and of degrees without. Chosen
 on validation events of Toys, Sports and MovieLens 1M, and of gowalla."""
-CUSTOMER_DEGREE, CUSTOMER_DEGREE_OF_ORDERS = 0.65, 1.0
-"""Exponents for a customer, without order and with orders: by 1 all customers count alike, and by 0 all pairs of items.
-Chosen on validation events of gowalla; that of orders is the one that was measured in shops."""
 SHARPNESS = 20.0
 LARGEST_WEIGHT = 1e30
 """Boosts with a larger weight would not be numbers of single precision."""
@@ -268,33 +265,22 @@ def empty_memory(items: int, *, ordered: bool) -> Memory:
     return Memory(np.zeros(items + 1, np.int64), np.empty(0, np.int32), np.empty(0, np.float32), ordered)
 
 
-def build_memory(
-    data: Interactions, neighbours: int, *, ordered: bool, in_orders: bool = False, found_count: float = FOUND_COUNT
-) -> Memory:
+def build_memory(data: Interactions, neighbours: int, *, ordered: bool, found_count: float = FOUND_COUNT) -> Memory:
     """The memory of these events: the `neighbours` strongest of each item, among equal ones those with lower rows.
 
-    in_orders: whether events of a memory without order are those of orders, which decides how customers count.
     found_count: the exponent of C_j / C.
     Time and memory are linear in the pairs of events, of which some are held at a time.
     """
     from scipy import sparse
 
-    blocks = _transitions(data, found_count, _masses(data)) if ordered else _common_customers(data, in_orders)
+    blocks = _transitions(data, found_count, _masses(data)) if ordered else _common_customers(data)
     strong = sparse.vstack([strongest_entries(block, neighbours).astype(np.float32) for block in blocks], "csr")
     return Memory(strong.indptr.astype(np.int64), strong.indices.astype(np.int32), strong.data, ordered)
 
 
-def remember(
-    memory: Memory,
-    data: Interactions,
-    new: Booleans,
-    item_counts: Integers | None = None,
-    *,
-    in_orders: bool = False,
-) -> Memory:
+def remember(memory: Memory, data: Interactions, new: Booleans, item_counts: Integers | None = None) -> Memory:
     """The memory with all pairs of the `new` items, which it does not have yet.
 
-    in_orders: as when it was built.
     item_counts: the events of each item; None: those in `data`.
     """
     customers = make_mask(data.user_rows[new[data.item_rows]], len(data.users))
@@ -302,8 +288,7 @@ def remember(
     if memory.ordered:
         blocks = _transitions(some, FOUND_COUNT, _masses(data) if item_counts is None else np.maximum(item_counts, 1.0))
     else:
-        degrees = _degrees(data) if item_counts is None else np.maximum(item_counts, 1.0)
-        blocks = _common_customers(some, in_orders, degrees)
+        blocks = _common_customers(some, _degrees(data) if item_counts is None else np.maximum(item_counts, 1.0))
     first, found = 0, []
     for block in blocks:
         pairs = block.tocoo()
@@ -354,8 +339,8 @@ def _transitions(data: Interactions, found_count: float, masses: Floats) -> Iter
         yield block
 
 
-def _common_customers(data: Interactions, in_orders: bool, item_degrees: Floats | None = None) -> Iterator[Any]:
-    """Sparse blocks of D_i^-0.7 R' D_u^-0.65 R D_i^-0.3, with orders D_u^-1, without the diagonal.
+def _common_customers(data: Interactions, item_degrees: Floats | None = None) -> Iterator[Any]:
+    """Sparse blocks of D_i^-0.7 R' D_u^-1 R D_i^-0.3 without its diagonal.
 
     item_degrees: D_i; None: that of these customers.
     """
@@ -364,8 +349,7 @@ def _common_customers(data: Interactions, in_orders: bool, item_degrees: Floats 
     seen = data.incidence()
     targets = seen if data.labels is None else data.select(data.labels).incidence()
     pairs, degrees = count_pairs(seen), np.diff(seen.indptr)
-    exponent = CUSTOMER_DEGREE_OF_ORDERS if in_orders else CUSTOMER_DEGREE
-    shares = np.repeat(np.maximum(degrees, 1.0) ** -exponent, degrees)
+    shares = np.repeat(1 / np.maximum(degrees, 1), degrees)
     by_item = sparse.csr_array((shares, seen.indices, seen.indptr), seen.shape).T.tocsr()
     del shares, seen
     if item_degrees is None:

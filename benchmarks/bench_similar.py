@@ -18,7 +18,7 @@ import numpy as np
 import polars as pl
 from scipy import sparse
 
-from earlier_commit import ask_earlier_commit
+from earlier_commit import find_similar_before
 from lorentzrec import Interactions, TrainingConfig, train
 from lorentzrec.data.arrays import Integers
 from lorentzrec.evaluation.similar_lists import (
@@ -103,9 +103,7 @@ def main() -> None:
     }
     if given.before is not None:
         ties = "given" if given.name == "ml-1m" else "id"
-        systems["the earlier commit"] = Lists(
-            ask_earlier_commit(given.before, "similar", train_part, config, ties=ties)
-        )
+        systems["the earlier commit"] = Lists(find_similar_before(given.before, train_part, config, ties))
     begun = time.process_time()
     print("| | same category | lists of the most frequent item | Gini | pairs found | weighted |")
     print("|---|---|---|---|---|---|")

@@ -1,9 +1,9 @@
 """Two commits side by side: processor time per request of the service of each, in alternating blocks of requests.
 
     git worktree add --detach .build/before COMMIT
-    python benchmarks/bench_commits.py .build/before . [--rounds N] [--start]
+    python benchmarks/bench_commits.py .build/before . [--rounds N] [--start] [--items N]
 
-Each argument is a checkout, and the first is what the second is compared with. Both have the same 5,000 items, trained
+Each argument is a checkout, and the first is what the second is compared with. Both have the same items, trained
 and published by their own code, and a file store on the same disk. After two blocks that warm up, each round sends a
 block of 100 requests of each kind to one service and then to the other, in turn first. A ratio is that of the means
 over the rounds, with its standard error: other work on the machine affects both services alike. `--start` measures the
@@ -34,7 +34,8 @@ from typing import Any
 from load_client import Connection, post
 from measuring import report, worker_seconds
 
-ITEMS, CUSTOMERS, EVENTS = 5_000, 4_000, 80_000
+ITEMS = 5_000
+EVENTS_PER_ITEM, EVENTS_PER_CUSTOMER = 16, 20
 DIMENSION = 50
 BLOCK = 100
 CONNECTIONS = 8
@@ -204,6 +205,7 @@ def main() -> None:
     parser.add_argument("after", type=Path)
     parser.add_argument("--rounds", type=int, default=30)
     parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--items", type=int, default=ITEMS)
     parser.add_argument("--only", default="", help="only kinds of requests whose name contains this")
     parser.add_argument("--start", action="store_true", help="measure the time until ready as well")
     parser.add_argument("--folder", type=Path, help="keep the data here, and use what is there already")
@@ -214,7 +216,9 @@ def main() -> None:
         raw = folder / "raw"
         if not raw.exists():
             environment = os.environ | {"PYTHONPATH": str(options.after.resolve() / "src")}
-            sizes = ("--customers", str(CUSTOMERS), "--items", str(ITEMS), "--interactions", str(EVENTS))
+            events = options.items * EVENTS_PER_ITEM
+            counts = {"customers": events // EVENTS_PER_CUSTOMER, "items": options.items, "interactions": events}
+            sizes = [part for name, count in counts.items() for part in (f"--{name}", str(count))]
             command = [sys.executable, "-m", "lorentzrec.cli", "synthesize", "--out", str(raw), *sizes]
             subprocess.run(command, check=True, env=environment, stdout=subprocess.DEVNULL)
         before, after = (

@@ -61,7 +61,7 @@ def read_events(name: str, folder: Path) -> pl.DataFrame:
 
 
 def make_interactions(events: pl.DataFrame, least: int = 1) -> Interactions:
-    ties: Any = {} if "order" in events.columns else {"ties": "file"}
+    ties: Any = {} if "order" in events.columns else {"ties": "given"}
     return Interactions.from_frame(events, minimum_item_events=least, **ties)
 
 

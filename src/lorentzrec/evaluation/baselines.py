@@ -56,7 +56,7 @@ class ItemKNN(Chance):
         neighbours: int = 100,
         shrinkage: float = 10.0,
         *,
-        for_items: Integers | None = None,
+        for_items: NDArray[np.integer[Any]] | None = None,
     ) -> None:
         from scipy import sparse
 
@@ -70,7 +70,7 @@ class ItemKNN(Chance):
         """Sparse (items, items): row i has the neighbours of item i."""
         self.learn(np.arange(len(self.items)) if for_items is None else for_items)
 
-    def learn(self, rows: Integers) -> None:
+    def learn(self, rows: NDArray[np.integer[Any]]) -> None:
         """Compute the neighbours of these items, unless they are known."""
         new = np.flatnonzero(make_mask(rows, len(self.items)) & ~self.learned)
         if len(new):

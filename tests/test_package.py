@@ -8,6 +8,7 @@ import subprocess
 import sys
 import tomllib
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -48,8 +49,18 @@ def test_version() -> None:
     assert len([int(part) for part in lorentzrec.__version__.split(".")]) == 3
     assert f"\nversion: {lorentzrec.__version__}\n" in (ROOT / "CITATION.cff").read_text()
     for folder in ("clients/typescript", "examples/shop"):
-        package = json.loads((ROOT / folder / "package.json").read_text())
-        assert package["version"] == lorentzrec.__version__, folder
+        package, lock = (
+            json.loads((ROOT / folder / name).read_text()) for name in ("package.json", "package-lock.json")
+        )
+        found = {package["version"], lock["version"], *(one["version"] for one in own_packages(lock))}
+        assert found == {lorentzrec.__version__}, folder
+    named = re.findall(r"lorentzrec-(\d[\d.]*\d)\.tar", (ROOT / "docs" / "quickstart.md").read_text())
+    assert set(named) == {lorentzrec.__version__}
+
+
+def own_packages(lock: dict[str, Any]) -> list[dict[str, Any]]:
+    """The packages of this repository in a lock file."""
+    return [one for one in lock["packages"].values() if str(one.get("name", "")).startswith("lorentzrec-")]
 
 
 def test_hints_name_extras_of_the_package() -> None:

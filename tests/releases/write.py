@@ -103,5 +103,8 @@ def copy_store(folder: Path, to: Path) -> str:
 if __name__ == "__main__":
     made = HERE / lorentzrec.__version__
     shutil.rmtree(made, ignore_errors=True)
-    write(made)
+    # A dataset names its input files: those of a temporary folder say nothing about the machine.
+    with tempfile.TemporaryDirectory() as temporary:
+        write(Path(temporary) / made.name)
+        shutil.copytree(Path(temporary) / made.name, made)
     print(f"{made}: {sum(path.stat().st_size for path in made.rglob('*')):,} bytes")

@@ -110,6 +110,7 @@ def test_settings_of_the_config_win() -> None:
         ({"geometry": "euclidean"}, "the start model has geometry=hyperboloid"),
         ({"model": "symmetric"}, "the start model has model=asymmetric"),
         ({"targets": "shared"}, "the start model has targets=separate"),
+        ({"curvature": 4.0}, "the start model has curvature=None, and the config curvature=4"),
     ],
 )
 def test_another_kind_of_points_is_an_error(options: dict[str, Any], message: str) -> None:

@@ -27,7 +27,7 @@ from lorentzrec.points.placement import CustomerEvents, find_surroundings, midpo
 
 EPOCHS = 2
 """Of a run that starts from a model, unless its config has a number."""
-_FIXED = ("geometry", "model", "dimension", "targets", "masses")
+_FIXED = ("geometry", "curvature", "model", "dimension", "targets", "masses")
 """Hyper-parameters that decide what points mean."""
 _OF_THE_RUN = ("epochs", "learning_rate", "learning_rate_decay", "blocks_per_step", "threads", "deterministic")
 """Hyper-parameters that a run does not take over from the model it starts from."""

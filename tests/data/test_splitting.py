@@ -245,6 +245,9 @@ def test_each_event_is_in_the_test_of_one_fold() -> None:
     ("options", "message"),
     [
         ({"count": 1}, "count is 1: give a whole number of at least 2"),
+        ({"count": 2.5}, "count is 2.5: give a whole number of at least 2"),
+        ({"count": float("nan")}, "count is nan: give a whole number of at least 2"),
+        ({"count": float("inf")}, "count is inf: give a whole number of at least 2"),
         ({"fold": 5}, "fold is 5: give a whole number from 0 to 4"),
         ({"fold": 0.5}, "fold is 0.5"),
     ],

@@ -68,7 +68,7 @@ options_of_all_kinds = st.fixed_dictionaries(
         "minimum_item_events": st.integers(2, 3),
         "k_core": st.booleans(),
         "maximum_history": st.sampled_from([None, 4]),
-        "split": st.sampled_from([None, "leave_last_out", "leave_last_two", "random"]),
+        "split": st.sampled_from([None, "leave_last_out", "leave_last_two", "random", "folds"]),
     }
 )
 

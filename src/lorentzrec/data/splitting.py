@@ -143,7 +143,7 @@ def _random(events: EventColumns, *, ratio: float = 0.2, seed: int = 0) -> dict[
 
 
 def _folds(events: EventColumns, *, count: int = 5, fold: int = 0, seed: int = 0) -> dict[str, Any]:
-    if count != int(count) or count < 2:
+    if not 2 <= count < math.inf or count != int(count):
         raise ConfigError(f"folds: count is {count}: give a whole number of at least 2")
     if fold not in range(int(count)):
         raise ConfigError(f"folds: fold is {fold}: give a whole number from 0 to {int(count) - 1}")

@@ -47,6 +47,18 @@ def test_a_name_is_a_title_where_there_is_no_title(tmp_path: Path) -> None:
     assert read_item_table(str(path)).rows(named=True) == [{"item": "i1", "title": "Red hat"}]
 
 
+def test_numbers_of_attributes_are_columns(tmp_path: Path) -> None:
+    path = tmp_path / "shop_item2attributes.json"
+    path.write_text('{"i1": [7, 1, 2], "i2": [8]}')
+    brands = {"i1": "7", "i2": "8"}
+    table = read_item_table(str(path), others=True)
+    assert dict(table.select("item", "brand").iter_rows()) == brands
+    assert table["category"].to_list() == ["1 > 2", None]
+    assert "brand" not in read_item_table(str(path)).columns
+    columns = describe_columns(table["item"], table.rename({"item": "id"}))
+    assert sorted(columns.texts) + sorted(columns.numbers) == ["brand"]
+
+
 def test_an_attribute_that_is_also_a_column_is_one_column(file: Path) -> None:
     table = read_item_table(str(file), attributes=["price", "brand"]).rename({"item": "id"})
     assert {"price", "attribute:price", "attribute:brand"} < set(table.columns)

@@ -83,7 +83,9 @@ def read_item_table(
         for number, file in enumerate(list_files(address, name=source.file_name)):
             path = fetch(file.address, Path(scratch))
             if file.address.endswith(ENDING):
-                tables.append(_with_roles(read_attribute_numbers(path, file.address), wanted, file.address))
+                numbers = read_attribute_numbers(path, file.address)
+                more = dict.fromkeys(numbers.columns) if others else {}
+                tables.append(_with_roles(numbers, more | wanted, file.address))
                 continue
             layout = detect_layout(path, source, file.address, wanted)
             roles = dict(layout.roles)

@@ -47,6 +47,13 @@ def test_a_name_is_a_title_where_there_is_no_title(tmp_path: Path) -> None:
     assert read_item_table(str(path)).rows(named=True) == [{"item": "i1", "title": "Red hat"}]
 
 
+def test_a_name_that_is_no_text_is_not_a_title(tmp_path: Path) -> None:
+    path = tmp_path / "items.parquet"
+    for names in ([{"en": "Hat"}, {"en": "Coat"}], [[1, 2], [3]]):
+        pl.DataFrame({"item": ["i1", "i2"], "name": names}).write_parquet(path)
+        assert read_item_table(str(path)).columns == ["item"]
+
+
 def test_numbers_of_attributes_are_columns(tmp_path: Path) -> None:
     path = tmp_path / "shop_item2attributes.json"
     path.write_text('{"i1": [7, 1, 2], "i2": [8]}')

@@ -96,7 +96,10 @@ def read_item_table(
             if layout.format in FORMATS:
                 with table_faults(file.address, layout.format):
                     frame = scan_table(path, file.address, layout.format)
-                    schema, names = frame.collect_schema(), dict.fromkeys(roles.values())
+                    schema = frame.collect_schema()
+                    if "title" not in layout.roles and "title" in roles and schema[roles["title"]].is_nested():
+                        del roles["title"]  # of all languages, for example
+                    names = dict.fromkeys(roles.values())
                     table = frame.select(select_field(name, schema) for name in names).collect()
             else:
                 table = scan_lines(path, layout, Path(scratch, str(number))).collect()

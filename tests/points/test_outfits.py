@@ -16,6 +16,7 @@ from lorentzrec.data.arrays import make_mask, make_offsets
 from lorentzrec.data.item_columns import ItemColumns, TextColumn
 from lorentzrec.data.vocabulary import UNKNOWN, Vocabulary
 from lorentzrec.geometry.hyperboloid import lift
+from lorentzrec.points import complements as complements_module
 from lorentzrec.points import outfits as module
 from lorentzrec.points.complements import Complements, build_complements, choose_neighbours
 from lorentzrec.points.fallbacks import FallbackKind
@@ -84,6 +85,18 @@ def counts_of(found: Complements) -> dict[tuple[int, int], float]:
 def test_counts_are_those_of_the_reference(orders: Orders) -> None:
     found = build_complements(make_interactions(orders))
     assert counts_of(found) == pytest.approx(expected_counts(orders), rel=1e-5)
+
+
+def test_counts_of_some_items_at_a_time_are_those_of_all() -> None:
+    random = np.random.default_rng(4)
+    orders = [(int(random.integers(300)), frozenset(random.integers(0, ITEMS, 4).tolist())) for _ in range(60)]
+    data = make_interactions([order for order in orders if len(order[1]) > 1])
+    at_once = build_complements(data, neighbours=3)
+    for pairs in (1, 300):
+        with patch.object(complements_module, "PAIRS_AT_ONCE", pairs):
+            in_parts = build_complements(data, neighbours=3)
+        for name in ("offsets", "columns", "values", "counts"):
+            assert np.array_equal(getattr(in_parts, name), getattr(at_once, name))
 
 
 def test_what_everybody_buys_is_left_out_first() -> None:

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from lorentzrec import InputError, Interactions, TrainingConfig, train
 from lorentzrec.data.arrays import Floats, make_mask
 from lorentzrec.geometry.hyperboloid import lift
+from lorentzrec.points import similarity as similarity_module
 from lorentzrec.points.points import Points
 from lorentzrec.points.ranking import LiveSet, NewPoints, Ranker
 from lorentzrec.points.reasons import ReasonKind
@@ -80,6 +81,23 @@ def test_counts_are_those_of_the_reference(customers: Orders, kind: str) -> None
         for second in set(items) - {first}:
             expected = similarity(customers, first, second, by_orders=data.in_orders, ordered=kind != "neither")
             assert stored_value(found, data, first, second) == pytest.approx(expected, rel=1e-5)
+
+
+@pytest.mark.parametrize("kind", ["orders", "steps", "neither"])
+@pytest.mark.parametrize("pairs", [1, 300])
+def test_counts_of_some_items_at_a_time_are_those_of_all(
+    kind: str, pairs: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    random = np.random.default_rng(3)
+    users, items = random.integers(0, 30, 400), random.integers(0, 25, 400)
+    times = None if kind == "neither" else random.integers(0, 5 if kind == "orders" else 10**6, 400)
+    data = Interactions.from_pairs(users, items, times)
+    assert data.in_orders == (kind == "orders")
+    at_once = build_similarity(data, ordered=True, neighbours=5)
+    monkeypatch.setattr(similarity_module, "PAIRS_AT_ONCE", pairs)
+    in_parts = build_similarity(data, ordered=True, neighbours=5)
+    for name in ("offsets", "columns", "values"):
+        assert np.array_equal(getattr(in_parts, name), getattr(at_once, name))
 
 
 def test_only_the_strongest_neighbours_are_stored() -> None:

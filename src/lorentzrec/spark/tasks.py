@@ -211,7 +211,7 @@ def read_shard(
         )
         data = data.with_orders_together()
         arrays = {name: values for name, values in data.event_columns().items() if name != "times"}
-        arrays["orders"] = data.order_positions.astype(np.int32)
+        arrays["orders"] = data.order_positions
     return {"lengths": lengths} | arrays
 
 

@@ -104,7 +104,7 @@ def _rank(
     item_rows: NDArray[np.int64],
     offsets: NDArray[np.int64],
     weights: NDArray[np.float32] | None,
-    order_ages: NDArray[np.int64] | None,
+    order_ages: NDArray[np.int32] | None,
     allowed: NDArray[np.int64],
     k: int,
 ) -> list[NDArray[np.int64]]:

@@ -126,7 +126,9 @@ COMMANDS = {
     "train": "--out --config --set --list-settings --attributes --complements --engine --resume --start --json",
     "tune": "--out --trials --metric --set --json",
     "evaluate": "-k --metrics --candidates --baselines --cold --json",
-    "compare": "--systems --seeds --metric --tune-baselines --candidates --leave-validation-out --attributes --out --json",
+    "compare": """
+        --systems --seeds --metric --tune-baselines --candidates --leave-validation-out --attributes --out --json
+    """,
     "add-items": "--out --attributes --json",
     "update": "--out --live --prune-after --json",
     "backtest": "--days --weeks --candidates --out --json",

@@ -25,6 +25,7 @@ from lorentzrec.learning.updating import update_with
 from lorentzrec.model.model import Model
 from lorentzrec.model.reality_check import OURS, CheckedSystem, RealityCheck
 from lorentzrec.serving.stores.address import open_store
+from lorentzrec.serving.versions.version import open_version
 from tests.cli.command_line import error_of, run, run_json
 from tests.daily.simulated_days import Shop
 
@@ -56,6 +57,17 @@ def test_days_as_they_should_be(tmp_path: Path) -> None:
         assert [entry.arm for entry in store.activations()] == ["main", "next", "main", "next"]
         assert store.state().version == second["version"]
         assert store.measure().events == 1200
+        version = open_version(store.fetch(second["version"], tmp_path / "fetched"))
+        version.items.close()
+        assert version.days is not None
+        (day,) = version.days  # before the first one there was no version
+        assert (day.ndcg, day.coverage, day.new_item_share) == (
+            second["ndcg@10"],
+            second["coverage@10"],
+            second["new_item_share"],
+        )
+        assert day.best_baseline == max(second["baselines"].values())
+        assert version.compared == (first["version"], second["overlap@10"])
         nothing = shop.run()
         assert (nothing["training"], nothing["version"], nothing["events"]) == ("none", None, 0)
         assert store.state().version == second["version"]

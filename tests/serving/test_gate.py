@@ -30,7 +30,9 @@ from lorentzrec.serving.versions.gate import (
     Result,
     parse_requirements,
 )
+from lorentzrec.serving.versions.measured_days import MeasuredDay
 from lorentzrec.serving.versions.publish import publish
+from lorentzrec.serving.versions.version import open_version
 from lorentzrec.synthetic.shop import synthetic_shop
 from tests.serving.small_shop import shop_model, shop_points, shop_version
 
@@ -172,6 +174,34 @@ def test_no_common_item(store: Store) -> None:
     publish(shop_model(), store)
     with pytest.raises(PublishRefused, match=r"overlap@10>=0.27 is missed: 0.000 over 0 histories and 0 items of both"):
         publish(shop_model(strings=False), store)
+
+
+def test_the_overlap_goes_with_the_version(store: Store, tmp_path: Path) -> None:
+    def compared(name: str) -> tuple[str | None, float | None]:
+        opened = open_version(store.fetch(name, tmp_path / name))
+        opened.items.close()
+        return opened.compared
+
+    first, second = (publish(shop_model(), store).name for _ in range(2))
+    third = publish(replace(shop_model(), histories=None), store).name
+    other = publish(other_points(shop_model()), store, force=True, keep=4)
+    assert [compared(name) for name in (first, second, third)] == [(None, None), (first, 1.0), (second, None)]
+    measured = next(one.value for one in other.gate if one.requirement == OVERLAP)
+    assert compared(other.name) == (third, measured)
+
+
+@pytest.mark.parametrize(
+    ("days", "reason"),
+    [
+        ([MeasuredDay(time=0.0)] * 31, "31 days are too many for a version: give the last 30"),
+        ([MeasuredDay(time=0.0, ndcg=float("inf"))], "ndcg is inf: give a number"),
+        ([MeasuredDay(time="now")], "time is 'now'"),  # type: ignore[arg-type]
+    ],
+)
+def test_days_that_are_not_measured_days(store: Store, days: list[MeasuredDay], reason: str) -> None:
+    with pytest.raises(InputError, match=reason):
+        publish(shop_model(), store, days=days)
+    assert store.versions() == []
 
 
 def test_a_model_without_histories(store: Store) -> None:

@@ -274,6 +274,59 @@ def test_axe_finds_nothing_serious(visit: Visit) -> None:
     assert serious_findings(visit.page) == []
 
 
+def test_a_version_tells_what_it_knows_about_itself(visit: Visit) -> None:
+    visit.open()
+    panel = visit.page.locator("#version-panel")
+    panel.locator("summary").click()
+    expect(panel.locator("dt")).to_have_text(["Age", "Newest event learned", "NDCG@10"])  # nothing was compared
+    expect(panel.locator("dd").first).to_have_text(re.compile(r"^\d+ (minute|hour)s?, made at 20[\d: -]+ UTC$"))
+    expect(panel).to_contain_text("No daily job has published this version.")
+    expect(panel.locator("table")).to_be_hidden()
+
+
+@needs_axe
+@pytest.mark.parametrize("visit", [{}, DARK, PHONE], indirect=True)
+def test_a_version_of_the_daily_job_shows_its_days(visit: Visit) -> None:
+    def published(route: Any) -> None:
+        body = route.fetch().json()
+        check = {"ndcg": 0.2, "best_baseline": "item-knn", "best_baseline_ndcg": 0.15, "customers": 1, "events": "new"}
+        days: list[dict[str, Any]] = [
+            {"time": 86_400.0 * day, "ndcg": 0.1 * day, "best_baseline": 0.05} for day in (1, 2)
+        ]
+        unknown: dict[str, Any] = {"coverage": None, "new_item_share": 0.25}
+        body["version"] |= {"check": check, "compared_with": "an-older-one", "overlap": 0.625}
+        body["version"] |= {"days": [day | unknown for day in days]}
+        route.fulfill(json=body)
+
+    visit.page.route("**/v1/model", published)
+    visit.open()
+    panel = visit.page.locator("#version-panel")
+    expect(panel.locator("table")).to_be_hidden()
+    panel.locator("summary").click()
+    expect(panel.locator("dd").nth(2)).to_have_text(
+        "0.2000, and 0.1500 of the best baseline, item-knn, on new events of 1 customer"
+    )
+    expect(panel.locator("dd").nth(3)).to_have_text("0.63 with version an-older-one, which it was compared with")
+    cells = panel.locator("tbody tr").first.locator("th, td")
+    expect(cells).to_have_text(["1970-01-03", "0.2000", "0.0500", "\u2013", "0.250"])  # the newest day is first
+    expect(panel.locator("tbody tr")).to_have_count(2)
+    assert "No daily job" not in panel.inner_text()
+    width = visit.page.viewport_size["width"]
+    assert visit.page.evaluate("document.documentElement.scrollWidth") == width
+    assert serious_findings(visit.page) == []
+
+
+def test_ages_are_in_words(visit: Visit) -> None:
+    visit.open()
+    texts = visit.page.evaluate(
+        """async () => {
+          const { lengthOf } = await import("/page/version_panel.js");
+          return [-5, 60, 7199, 7200, 172799, 172800, 1e8].map(lengthOf);
+        }"""
+    )
+    assert texts == ["0 minutes", "1 minute", "119 minutes", "2 hours", "47 hours", "2 days", "1,157 days"]
+
+
 def test_the_documentation_is_linked_and_works_under_the_content_security_policy(visit: Visit) -> None:
     visit.open()
     visit.page.get_by_role("link", name="API documentation").click()

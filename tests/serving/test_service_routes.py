@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -12,9 +15,13 @@ import pytest
 from litestar.testing import TestClient
 
 from lorentzrec.maps.disk_map import DiskMap
+from lorentzrec.model.reality_check import OURS, CheckedSystem, RealityCheck
 from lorentzrec.points.fallbacks import FallbackKind
+from lorentzrec.serving.stores.address import open_store
 from lorentzrec.serving.stores.catalogue import SPARE_LIVE_IDS
 from lorentzrec.serving.stores.store import Store
+from lorentzrec.serving.versions.measured_days import MeasuredDay
+from lorentzrec.serving.versions.publish import publish
 from tests.serving.running_service import service_here, shop_store, wait_until
 from tests.serving.small_shop import ITEMS, shop_model, shop_table
 
@@ -322,7 +329,10 @@ def test_a_list_of_live_items_that_is_too_long(service: TestClient[Any]) -> None
 def test_information_about_the_model(service: TestClient[Any], store: Store) -> None:
     version = store.state().version
     described = service.get("/v1/model").json()
-    trend = described.pop("trend")
+    trend, known = described.pop("trend"), described.pop("version")
+    assert known["created"] == pytest.approx(time.time(), abs=3_600)
+    unknown = ("check", "compared_with", "overlap", "days")
+    assert known == {"created": known["created"], "newest_event": shop_model().newest_time} | dict.fromkeys(unknown)
     assert (trend["source"], trend["days"], trend["weight"], trend["customers"]) == ("off", 28.0, 0.0, 0)
     assert described == {
         "model": version,
@@ -346,6 +356,27 @@ def test_information_about_the_model(service: TestClient[Any], store: Store) -> 
             {"arm": "main", "share": 1.0, "model": version, "geometry": "hyperboloid", "score": "distance"},
         ],
     }
+
+
+def test_what_a_version_knows_about_itself(tmp_path: Path) -> None:
+    rows = [
+        CheckedSystem(name=OURS, ndcg=0.2, recall=0.3),
+        CheckedSystem(name="popularity", ndcg=0.05, recall=0.1, difference=0.15, standard_error=0.01, significant=True),
+        CheckedSystem(name="item-knn", ndcg=0.15, recall=0.2, difference=0.05, standard_error=0.01, significant=True),
+    ]
+    model = replace(
+        shop_model(), newest_time=1e9, check=RealityCheck(rows=tuple(rows), customers=120, candidates="all")
+    )
+    days = [MeasuredDay(time=2e9, new_item_share=0.5), MeasuredDay(time=2e9 + 86_400, ndcg=0.1, best_baseline=0.05)]
+    with closing(open_store(f"file:{tmp_path / 'store'}", create=True)) as store:
+        first = publish(shop_model(), store).name
+        publish(model, store, days=days)
+        with service_here(store.url) as service:
+            known = service.get("/v1/model").json()["version"]
+    best = {"best_baseline": "item-knn", "best_baseline_ndcg": 0.15}
+    assert known["check"] == {"ndcg": 0.2, **best, "customers": 120, "events": "held-out"}
+    assert (known["newest_event"], known["compared_with"], known["overlap"]) == (1e9, first, 1.0)
+    assert known["days"] == [asdict(day) for day in days]
 
 
 def test_the_map_and_its_rows(service: TestClient[Any], store: Store) -> None:

@@ -544,6 +544,38 @@ export interface components {
             /** @description The column. An item is boosted by the share of the selected items whose value is smaller. */
             by: string;
         };
+        /**
+         * CheckInformation
+         * @description The model of the version next to the best method that needs no training, on events that it had not learned.
+         */
+        CheckInformation: {
+            /** @description NDCG@10 of the model. */
+            ndcg: number;
+            best_baseline: string;
+            best_baseline_ndcg: number;
+            customers: number;
+            /**
+             * @description held-out: the events were held out from training. new: they were the new events of an update, before it.
+             * @enum {unknown}
+             */
+            events: "held-out" | "new";
+        };
+        /**
+         * DayInformation
+         * @description The version of that time on the new events of a day, before they were learned; null for what is not known.
+         */
+        DayInformation: {
+            /** @description When it was measured, in seconds since 1970. */
+            time: number;
+            /** @description NDCG@10. */
+            ndcg: number | null;
+            /** @description NDCG@10 of the best baseline. */
+            best_baseline: number | null;
+            /** @description The share of the items that are in a list of 10. */
+            coverage: number | null;
+            /** @description The share of the new events whose item the version did not know. */
+            new_item_share: number | null;
+        };
         /** ErasureResponse */
         ErasureResponse: {
             user: string;
@@ -918,6 +950,11 @@ export interface components {
              * @default []
              */
             arms: components["schemas"]["ArmInformation"][];
+            /**
+             * @description null from a service of an earlier release.
+             * @default null
+             */
+            version: components["schemas"]["VersionInformation"] | null;
         };
         /**
          * NewEvent
@@ -1640,6 +1677,24 @@ export interface components {
              */
             rules: string[];
             milliseconds: number;
+        };
+        /**
+         * VersionInformation
+         * @description What the version knows about itself.
+         */
+        VersionInformation: {
+            /** @description When it was made, in seconds since 1970. */
+            created: number;
+            /** @description The time of the newest event that it was trained on, in seconds since 1970. */
+            newest_event: number | null;
+            /** @description null if its training made no reality check. */
+            check: components["schemas"]["CheckInformation"] | null;
+            /** @description The version that it was compared with when it was published. */
+            compared_with: string | null;
+            /** @description overlap@10 with that version; null if it was not measured. */
+            overlap: number | null;
+            /** @description What the daily job measured on the last 30 days, oldest first; null if it did not publish the version. */
+            days: components["schemas"]["DayInformation"][] | null;
         };
     };
     responses: never;

@@ -41,6 +41,7 @@ from lorentzrec.serving.stores.activations import MAIN
 from lorentzrec.serving.stores.address import open_store
 from lorentzrec.serving.stores.store import Store
 from lorentzrec.serving.versions.gate import PublishRefused
+from lorentzrec.serving.versions.measured_days import MOST_DAYS, MeasuredDay
 from lorentzrec.serving.versions.publish import add_histories, prune, publish
 
 MEASURED_CUSTOMERS = 5_000
@@ -321,6 +322,7 @@ class _Run:
                     arm=arm,
                     share=options.share if arm != MAIN else None,
                     reason=f"daily run {self.state.run}",
+                    days=self._measured_days(),
                 )
             except PublishRefused as refused:
                 return {"refused": str(refused)}
@@ -333,6 +335,21 @@ class _Run:
         if arm != MAIN:
             self.state.waiting = {"version": version, "since": time.time()}
         return {"version": version} | measured
+
+    def _measured_days(self) -> list[MeasuredDay]:
+        """The last days on which something was measured, with this one, oldest first."""
+        entries = [*self.state.days, {"time": time.time()} | self.state.done["evaluate"]]
+        days = [
+            MeasuredDay(
+                time=day["time"],
+                ndcg=day.get("ndcg@10"),
+                best_baseline=max((day.get("baselines") or {}).values(), default=None),
+                coverage=day.get("coverage@10"),
+                new_item_share=day.get("new_item_share"),
+            )
+            for day in entries
+        ]
+        return [day for day in days if day != MeasuredDay(time=day.time)][-MOST_DAYS:]
 
     def _titles(self) -> Any:
         items = self.dataset.items.drop("row", "count")

@@ -505,6 +505,50 @@ class TrendInformation(Struct, frozen=True):
     """Events that arrived before this time are counted, in seconds since 1970; null: not yet."""
 
 
+class CheckInformation(Struct, frozen=True):
+    """The model of the version next to the best method that needs no training, on events that it had not learned."""
+
+    ndcg: float
+    """NDCG@10 of the model."""
+    best_baseline: str
+    best_baseline_ndcg: float
+    customers: int
+    events: Literal["held-out", "new"]
+    """held-out: the events were held out from training. new: they were the new events of an update, before it."""
+
+
+class DayInformation(Struct, frozen=True):
+    """The version of that time on the new events of a day, before they were learned; null for what is not known."""
+
+    time: float
+    """When it was measured, in seconds since 1970."""
+    ndcg: float | None
+    """NDCG@10."""
+    best_baseline: float | None
+    """NDCG@10 of the best baseline."""
+    coverage: float | None
+    """The share of the items that are in a list of 10."""
+    new_item_share: float | None
+    """The share of the new events whose item the version did not know."""
+
+
+class VersionInformation(Struct, frozen=True):
+    """What the version knows about itself."""
+
+    created: float
+    """When it was made, in seconds since 1970."""
+    newest_event: float | None
+    """The time of the newest event that it was trained on, in seconds since 1970."""
+    check: CheckInformation | None
+    """null if its training made no reality check."""
+    compared_with: str | None
+    """The version that it was compared with when it was published."""
+    overlap: float | None
+    """overlap@10 with that version; null if it was not measured."""
+    days: list[DayInformation] | None
+    """What the daily job measured on the last 30 days, oldest first; null if it did not publish the version."""
+
+
 class ModelInformation(Struct, frozen=True):
     """The version in use."""
 
@@ -538,6 +582,8 @@ class ModelInformation(Struct, frozen=True):
     """null for a moment at the start."""
     arms: list[ArmInformation] = []
     """The live arms, `main` first. All other entries are about the version of `main`."""
+    version: VersionInformation | None = None
+    """null from a service of an earlier release."""
 
 
 class RowsResponse(Struct, frozen=True):

@@ -17,6 +17,7 @@ import { Search } from "./search.js";
 import { Problem, Service } from "./service.js";
 import { beginTour, offerTour } from "./tour.js";
 import { Tooltip } from "./tooltip.js";
+import { fillVersion } from "./version_panel.js";
 
 /**
  * @typedef {import("./service.js").Item} Item
@@ -96,6 +97,7 @@ class Application {
     const { model, disk } = this;
     if (!model) return;
     byId("model-facts").textContent = factsOf(model);
+    fillVersion(model.version);
     byId("disk-side").hidden = !disk.map;
     byId("no-map").hidden = Boolean(disk.map);
     this.legend.begin(disk.map, disk.palette);
@@ -388,6 +390,7 @@ class Application {
     const { view } = this.disk;
     const press = (/** @type {string} */ id, /** @type {() => unknown} */ act) => byId(id).addEventListener("click", act);
     press("show-tour", () => beginTour());
+    byId("version-panel").addEventListener("toggle", () => fillVersion(this.model?.version ?? null)); // ages grow
     press("zoom-in", () => view.zoomBy(1.4));
     press("zoom-out", () => view.zoomBy(1 / 1.4));
     press("reset-view", () => this.disk.showAll());

@@ -10,7 +10,10 @@
  * @typedef {{revision: number, rules: Rule[], sets: Record<string, string[]>}} Rules
  * @typedef {{history?: string[], user?: string, context?: string[], k: number, categories: string[], diversity: number, arm?: string}} Query
  * @typedef {{arm: string, share: number, model: string | null, score: "distance" | "inner" | null}} Arm
- * @typedef {{model: string, items: number, geometry: string, dimension: number, score: "distance" | "inner", recency?: number, map: object | null, categories: string[], arms: Arm[]}} Model
+ * @typedef {{time: number, ndcg: number | null, best_baseline: number | null, coverage: number | null, new_item_share: number | null}} Day
+ * @typedef {{ndcg: number, best_baseline: string, best_baseline_ndcg: number, customers: number, events: "held-out" | "new"}} Check
+ * @typedef {{created: number, newest_event: number | null, check: Check | null, compared_with: string | null, overlap: number | null, days: Day[] | null}} Version
+ * @typedef {{model: string, items: number, geometry: string, dimension: number, score: "distance" | "inner", recency?: number, map: object | null, categories: string[], arms: Arm[], version: Version | null}} Model
  */
 
 /** What went wrong, in one line for the reader. */

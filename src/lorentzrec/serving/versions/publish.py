@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from lorentzrec.base.atomic import scratch_directory
+from lorentzrec.base.manifest import write_manifest
 from lorentzrec.data.interactions import Interactions
 from lorentzrec.data.times import MICROSECONDS, parse_moment
 from lorentzrec.errors import ArtifactError, InputError, LorentzrecError, WriteError
@@ -33,6 +34,7 @@ from lorentzrec.serving.versions.gate import (
     parse_requirements,
     refuse,
 )
+from lorentzrec.serving.versions.measured_days import MeasuredDay
 from lorentzrec.serving.versions.version import open_version, write_version
 
 if TYPE_CHECKING:
@@ -76,6 +78,7 @@ def publish(
     reason: str = "published",
     arm: str = MAIN,
     share: float | None = None,
+    days: Sequence[MeasuredDay] | None = None,
     progress: Progress = lambda *_: None,
 ) -> Published:
     """Make `model` the current version of an arm of `store`.
@@ -98,6 +101,7 @@ def publish(
     reason: for the log of activations.
     arm: the first version of an arm other than `main` is compared with the current version of `main`.
     share: see `Store.activate`.
+    days: what the daily job measured on the last days, oldest first, for the page.
     """
     requirements = parse_requirements(require)
     check_arm(arm)
@@ -117,6 +121,7 @@ def publish(
             index=index,
             event_weights=event_weights,
             parent=store.state().find_version(arm),
+            days=days,
             progress=progress,
         )
         name, total = str(manifest["name"]), sum(file["bytes"] for file in manifest["files"].values())
@@ -127,21 +132,24 @@ def publish(
             sent += more
             progress("uploading", sent / max(total, 1))
 
-        def compare() -> tuple[str | None, list[Result]]:
+        def compare() -> tuple[str | None, str | None, list[Result]]:
             progress("comparing with the current version", 0.0)
-            current, results = _compare(folder, store, arm, scratch, requirements, model.histories, held_out)
+            current, other, results = _compare(folder, store, arm, scratch, requirements, model.histories, held_out)
             if (refusal := refuse(results, store.url)) is not None and not force:
                 raise refusal
-            return current, results
+            return current, other, results
 
-        current, results = compare()
+        current, other, results = compare()
+        if other is not None:  # with the name: if another process publishes meanwhile, it is the one before that
+            manifest["compared"] = {"version": other, "overlap@10": _find_overlap(results)}
+            write_manifest(folder, manifest)
         try:
             store.upload(folder, uploaded)
             progress("checking what was uploaded", 0.0)
             open_version(store.fetch(name, scratch / "fetched")).items.close()
             events = None if histories is None else add_histories(store, histories, progress)
             while not _activate(store, name, _full_reason(reason, results), current, arm, share):
-                current, results = compare()  # another process has published meanwhile
+                current, _, results = compare()  # another process has published meanwhile
         except BaseException:
             with suppress(LorentzrecError, OSError):  # if not even this works, the next publish removes it
                 store.discard(name)
@@ -165,8 +173,10 @@ def _compare(
     requirements: Sequence[Requirement],
     histories: Interactions | None,
     held_out: HeldOutEvents | None,
-) -> tuple[str | None, list[Result]]:
-    """The current version of the arm, and what was found about each requirement of the version in `folder`.
+) -> tuple[str | None, str | None, list[Result]]:
+    """The current version of the arm, the version compared with, and what was found about each requirement.
+
+    They are about the version in `folder`.
 
     The first version of an arm is compared with the current version of `main`.
     """
@@ -192,7 +202,13 @@ def _compare(
         new = open_version(folder)
         opened.callback(new.items.close)
         candidates = Candidates(new, version, histories, held_out, absence)
-        return state.find_version(arm), check_requirements(requirements, candidates)
+        compared = None if version is None else version.name
+        return state.find_version(arm), compared, check_requirements(requirements, candidates)
+
+
+def _find_overlap(results: Iterable[Result]) -> float | None:
+    """The overlap@10, if it was measured."""
+    return next((one.value for one in results if one.requirement.startswith("overlap@10>=")), None)
 
 
 def _activate(store: Versions, name: str, reason: str, instead_of: str | None, arm: str, share: float | None) -> bool:

@@ -14,7 +14,7 @@ nothing about customers. How its arrays are copied or mapped is in `base.array_f
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
@@ -30,6 +30,7 @@ from lorentzrec.base.manifest import FolderKind, describe_files, write_manifest
 from lorentzrec.data.item_columns import ItemColumns
 from lorentzrec.errors import ArtifactError, InputError, LorentzrecError
 from lorentzrec.model.artifact import MODEL_ENTRIES, describe_model
+from lorentzrec.model.reality_check import RealityCheck
 from lorentzrec.points.files import check_points, read_points, write_points
 from lorentzrec.points.index import (
     INDEX,
@@ -44,6 +45,7 @@ from lorentzrec.points.index import (
 from lorentzrec.points.points import Points
 from lorentzrec.serving.versions.item_columns import describe_columns, open_columns, write_columns
 from lorentzrec.serving.versions.item_directory import ItemDirectory, describe_items, write_item_directory
+from lorentzrec.serving.versions.measured_days import DAYS_ENTRY, MeasuredDay, describe_days, read_days
 
 if TYPE_CHECKING:
     import polars as pl
@@ -66,6 +68,8 @@ VERSION = FolderKind(
         "map": ({"method": str}, None),
         "event_weights": {...: lambda value: type(value) in (int, float) and 0 < value < math.inf},
         "publish_notes": [str],
+        "compared": ({"version": str, "overlap@10": (float, None)}, None),
+        "days": DAYS_ENTRY,
     },
 )
 ITEMS = "items.sqlite"
@@ -100,6 +104,30 @@ class Version:
         return None if newest is None else float(newest)
 
     @property
+    def created(self) -> datetime:
+        return datetime.fromisoformat(self.manifest["created"])
+
+    @property
+    def check(self) -> RealityCheck | None:
+        """The reality check of its model, if there was one, and this release can read it."""
+        described = self.manifest.get("check")
+        try:
+            return None if described is None else RealityCheck.from_dict(described)
+        except (TypeError, KeyError):  # of a later release: a service needs it only to show it
+            return None
+
+    @property
+    def compared(self) -> tuple[str | None, float | None]:
+        """The version that was current before it, and the overlap@10 with it, as the gate measured it."""
+        found = self.manifest.get("compared") or {}
+        return found.get("version"), found.get("overlap@10")
+
+    @property
+    def days(self) -> list[MeasuredDay] | None:
+        """What the daily job measured before it published this version, oldest first; None if it was not that job."""
+        return read_days(self.manifest.get("days"))
+
+    @property
     def event_weights(self) -> dict[str, float]:
         """Weights of the kinds of events; empty if all are equal."""
         return dict(self.manifest["event_weights"])
@@ -118,6 +146,7 @@ def write_version(
     index: bool = True,
     event_weights: Mapping[str, float] | None = None,
     parent: str | None = None,
+    days: Sequence[MeasuredDay] | None = None,
     progress: Callable[[str, float], None] = lambda *_: None,
 ) -> dict[str, Any]:
     """Write what a service needs of `model` to `folder` atomically; returns the manifest.
@@ -127,6 +156,7 @@ def write_version(
     index: build one, if there are enough items for it to pay.
     event_weights: kind of event -> weight, as the model's data were prepared with.
     parent: the version that is current now.
+    days: what the daily job measured on the last days, oldest first.
     progress: called with the name of each long step, and 0.
     """
     table, codes, categories, notes = describe_items(model.items.series, model.item_counts, items)
@@ -161,6 +191,7 @@ def write_version(
             "map": disk_map and {"method": disk_map.method, "kept": disk_map.kept},
             "event_weights": dict(event_weights or {}),
             "publish_notes": notes,
+            **({} if days is None else {"days": describe_days(days)}),
             "files": describe_files(new),
         }
         write_manifest(new, manifest)

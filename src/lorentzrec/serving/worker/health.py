@@ -203,4 +203,4 @@ class Health:
 
 def _age(version: Version) -> float:
     """Seconds since a version was made."""
-    return (datetime.now(UTC) - datetime.fromisoformat(version.manifest["created"])).total_seconds()
+    return (datetime.now(UTC) - version.created).total_seconds()

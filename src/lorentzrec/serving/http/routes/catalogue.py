@@ -16,6 +16,8 @@ from litestar.params import JSONBody
 from lorentzrec.errors import InputError
 from lorentzrec.serving.http.messages import (
     ArmInformation,
+    CheckInformation,
+    DayInformation,
     IndexInformation,
     ItemResponse,
     ItemsResponse,
@@ -37,6 +39,7 @@ from lorentzrec.serving.http.messages import (
     RowsResponse,
     SearchQuery,
     TrendInformation,
+    VersionInformation,
 )
 from lorentzrec.serving.http.problems import READING, READING_ITEM, WITH_BODY, ServiceProblem, describe_problems
 from lorentzrec.serving.http.requests import ItemInPath, StrictRequest, TheWorker, Worker, decode_id
@@ -45,6 +48,7 @@ from lorentzrec.serving.stores.catalogue import SPARE_LIVE_IDS, LiveCounts, Live
 from lorentzrec.serving.stores.live_doubts import MANY, KnownItems, doubt_change, doubt_list
 from lorentzrec.serving.stores.new_items import NewItem, Origin
 from lorentzrec.serving.stores.store import Store
+from lorentzrec.serving.versions.version import Version
 from lorentzrec.serving.worker.live_trend import LiveTrend
 from lorentzrec.serving.worker.new_items import can_be_placed
 from lorentzrec.serving.worker.recommender import UnknownItem
@@ -259,6 +263,23 @@ def get_model(worker: TheWorker) -> ModelInformation:
         number_columns=sorted(version.columns.numbers),
         trend=None if recommender.trend is None else _describe_trend(recommender.trend),
         arms=arms,
+        version=_describe_version(version),
+    )
+
+
+def _describe_version(version: Version) -> VersionInformation:
+    check, days, (compared_with, overlap) = version.check, version.days, version.compared
+    described: CheckInformation | None = None
+    if check is not None:
+        best = max(check.baselines, key=lambda row: row.ndcg)
+        described = CheckInformation(check.ours.ndcg, best.name, best.ndcg, check.customers, check.events)
+    return VersionInformation(
+        version.created.timestamp(),
+        version.newest_time,
+        described,
+        compared_with,
+        overlap,
+        None if days is None else [DayInformation(**asdict(day)) for day in days],
     )
 
 

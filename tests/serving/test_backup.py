@@ -290,9 +290,10 @@ def test_an_empty_store(tmp_path: Path) -> None:
 
 
 def test_every_acknowledged_event_is_in_a_backup_of_a_service_in_use(any_url: str, tmp_path: Path) -> None:
-    """Writers send events all the time; what was acknowledged before the backup began is in it."""
+    """Writers send events all the time; what was acknowledged before the backup began is in it. In each stage of the
+    backup, a further event is acknowledged."""
     acknowledged: list[tuple[str, str]] = []
-    over = Signal()
+    over, waiting, stages = Signal(), Signal(), set[str]()
     with closing(open_store(any_url, create=True)) as store:
         published(store, tmp_path)
         options = ("--workers", "2", "--cache", str(tmp_path / "cache"))
@@ -308,21 +309,28 @@ def test_every_acknowledged_event_is_in_a_backup_of_a_service_in_use(any_url: st
                         acknowledged.append((user, id))
 
             writers = [Thread(target=write, args=(writer,)) for writer in range(3)]
+
+            def wait_for(count: int) -> None:
+                while len(acknowledged) < count:
+                    assert any(writer.is_alive() for writer in writers)
+                    waiting.wait(0.01)
+
+            def wait_for_another(stage: str, _: float) -> None:
+                if stage not in stages:
+                    stages.add(stage)
+                    wait_for(len(acknowledged) + 1)
+
             for writer in writers:
                 writer.start()
             try:
-                waiting = Signal()
-                while len(acknowledged) < 60:
-                    assert any(writer.is_alive() for writer in writers)
-                    waiting.wait(0.01)
+                wait_for(60)
                 before = list(acknowledged)
-                write_backup(store, tmp_path / "backup")
-                after = len(acknowledged)
+                write_backup(store, tmp_path / "backup", wait_for_another)
             finally:
                 over.set()
                 for writer in writers:
                     writer.join(PATIENCE)
-    assert after > 60, "events were acknowledged during the backup"
+    assert len(stages) > 1
     frames = [pl.read_parquet(path) for path in (tmp_path / "backup").glob("events-*.parquet")]
     found = set(pl.concat(frames).select("user", "id").iter_rows())
     assert set(before) <= found <= set(acknowledged)

@@ -225,7 +225,10 @@ def test_live_items(client: Client) -> None:
     assert client.live_items() is None
     assert client.change_live_items(remove=["i3", "i4"]).removed == 2
     assert (client.live_items(), client.removed_items()) == (None, ["i3", "i4"])
+    # Other tests have this service, too: nothing of this one may come into use later.
+    wait_until(lambda: client.model().live == ITEMS - 2)
     client.set_live_items(None)
+    wait_until(lambda: client.model().live == ITEMS)
 
 
 def test_rules_sets_and_conditions(client: Client) -> None:
